@@ -256,11 +256,11 @@ class Settings:
         _integer(0, 64), 0,
         "Choose the schedule of each kernel by measuring up to 64 candidates, about 5 seconds for "
         "each different kernel of a program, and looking further around the so many best; 0 takes "
-        "the heuristic's choice. On the CPU, and OpenCL on processors. Candidates run in a process "
-        "of their own, which may crash or be ended without harm. What was chosen is kept on disk "
-        "at once, see CACHE: a program that was interrupted goes on where it was. DEBUG=1 shows "
-        "how far it is. Kernels of more than 256 MiB are not searched; sums may round otherwise "
-        "than without it.",
+        "the heuristic's choice. On every device that computes. Candidates run in a process of "
+        "their own, which may crash or be ended without harm. What was chosen is kept on disk at "
+        "once, see CACHE: a program that was interrupted goes on where it was. DEBUG=1 shows how "
+        "far it is. Kernels of more than 256 MiB are not searched; sums may round otherwise than "
+        "without it.",
     )  # fmt: skip
     REPRODUCIBLE = Setting(
         FLAG, False,

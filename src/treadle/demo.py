@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from . import nn
 from .config import Context
@@ -24,6 +24,8 @@ from .helpers import trange
 from .tensor import Tensor
 
 __all__ = ["run"]
+
+R = TypeVar("R")
 
 BATCH = 64
 LEARNING_RATE = 5e-3
@@ -53,7 +55,7 @@ class Clock:
 
     parts: dict[str, float]
 
-    def time(self, part: str, function: Callable[..., Any], *args: Any) -> Any:
+    def time(self, part: str, function: Callable[..., R], *args: object) -> R:
         start = time.perf_counter()
         result = function(*args)
         self.parts[part] = self.parts.get(part, 0.0) + time.perf_counter() - start

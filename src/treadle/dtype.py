@@ -12,6 +12,7 @@ integers, until the compiler knows the bounds and picks a machine width.
 
 from __future__ import annotations
 
+import builtins
 import functools
 import math
 from dataclasses import dataclass
@@ -145,7 +146,7 @@ class DType:
         except (TypeError, ValueError):
             return False
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_vector_by_name, (self.name, self.count))
 
 
@@ -166,7 +167,7 @@ class ImageDType(DType):
     def __repr__(self) -> str:
         return f"dtypes.{self.name}({self.image_shape})"
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (_image, (self.name, self.image_shape))
 
 
@@ -272,37 +273,37 @@ class dtypes(metaclass=_Defaults):
         return _image("imagef", _texture_shape("imagef", shape))
 
     @staticmethod
-    def is_float(dtype: DType) -> Any:
+    def is_float(dtype: DType) -> builtins.bool:
         """The same as `dtype.is_float`."""
         return to_dtype(dtype).is_float
 
     @staticmethod
-    def is_complex(dtype: DType) -> Any:
+    def is_complex(dtype: DType) -> builtins.bool:
         """The same as `dtype.is_complex`."""
         return to_dtype(dtype).is_complex
 
     @staticmethod
-    def is_int(dtype: DType) -> Any:
+    def is_int(dtype: DType) -> builtins.bool:
         """The same as `dtype.is_int`."""
         return to_dtype(dtype).is_int
 
     @staticmethod
-    def is_unsigned(dtype: DType) -> Any:
+    def is_unsigned(dtype: DType) -> builtins.bool:
         """The same as `dtype.is_unsigned`."""
         return to_dtype(dtype).is_unsigned
 
     @staticmethod
-    def min(dtype: Any) -> Any:
+    def min(dtype: object) -> Any:
         """The smallest value of a type: an integer, -inf, or False. Raises DTypeError."""
         return _ordered("min", dtype).min
 
     @staticmethod
-    def max(dtype: Any) -> Any:
+    def max(dtype: object) -> Any:
         """The largest value of a type: an integer, +inf, or True. Raises DTypeError."""
         return _ordered("max", dtype).max
 
     @staticmethod
-    def finfo(dtype: Any) -> tuple[Any, Any]:
+    def finfo(dtype: object) -> tuple[Any, Any]:
         """How many bits of a float type are (exponent, mantissa): float32 is (8, 23).
 
         `treadle.dtype.finfo` gives limits. Raises DTypeError for what is no float type.
@@ -322,7 +323,7 @@ class dtypes(metaclass=_Defaults):
         }
 
     @staticmethod
-    def from_py(value: Any) -> DType:
+    def from_py(value: object) -> DType:
         """The type a Python scalar, or a nested list of them, takes when nothing else decides.
 
         Raises DTypeError.
@@ -343,7 +344,7 @@ class dtypes(metaclass=_Defaults):
         )
 
 
-def _ordered(name: str, dtype: Any) -> DType:
+def _ordered(name: str, dtype: object) -> DType:
     """A type whose values have an order. Raises DTypeError for a complex one."""
     kind = to_dtype(dtype)
     if kind.is_complex:
@@ -424,12 +425,12 @@ def sum_acc_dtype(dtype: DType) -> DType:
 
 
 @functools.cache
-def numpy_names() -> dict[DType, Any]:
+def numpy_names() -> dict[DType, np.dtype]:
     """NumPy's dtype for each type (ml_dtypes supplies bfloat16 and the two fp8 types)."""
     import ml_dtypes
     import numpy as np
 
-    table: dict[DType, Any] = {
+    table: dict[DType, np.dtype] = {
         t: np.dtype(t.name)
         for t in (*dtypes.all, *dtypes.complexes)
         if t.name in np.sctypeDict or t.is_bool
@@ -440,7 +441,7 @@ def numpy_names() -> dict[DType, Any]:
     return table
 
 
-def _to_np_dtype(dtype: DType) -> np.dtype[Any]:
+def _to_np_dtype(dtype: DType) -> np.dtype:
     """The NumPy dtype that stores `dtype`."""
     return numpy_names()[dtype.scalar]
 
@@ -472,7 +473,7 @@ def _to_torch_dtype(dtype: DType) -> Any:
     return getattr(torch, _TORCH_NAMES.get(dtype, dtype.name))
 
 
-def _from_torch_dtype(torch_dtype: Any) -> DType:
+def _from_torch_dtype(torch_dtype: object) -> DType:
     """The treadle dtype of a PyTorch dtype. Raises DTypeError if there is none."""
     name = str(torch_dtype).removeprefix("torch.")
     by_name = {torch_name: dtype for dtype, torch_name in _TORCH_NAMES.items()}
@@ -489,7 +490,7 @@ _ALIASES = {
 }  # fmt: skip
 
 
-def to_dtype(value: Any) -> DType:
+def to_dtype(value: object) -> DType:
     """A DType from a DType, a name ("float32", "half"), a NumPy or a PyTorch dtype.
 
     Raises DTypeError for anything else, vectors included: those are of kernels.
@@ -533,7 +534,7 @@ class finfo:
         """The smallest normal number, by NumPy's older name."""
         return self.smallest_normal
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: object) -> None:
         import ml_dtypes
 
         kind = to_dtype(dtype).real
@@ -555,7 +556,7 @@ class iinfo:
     min: int
     dtype: DType
 
-    def __init__(self, dtype: Any) -> None:
+    def __init__(self, dtype: object) -> None:
         kind = to_dtype(dtype)
         if not kind.is_int:
             raise DTypeError(f"[iinfo] needs an integer type, not {kind.name}")

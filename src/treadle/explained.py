@@ -25,7 +25,7 @@ from .spellings import respelled, spellings_of
 
 __all__ = ["EXPLAINING", "IS_PLAIN", "Unbound", "explain_all", "explained", "of_before"]
 
-T = TypeVar("T", bound=Callable[..., Any])
+T = TypeVar("T", bound=Callable[..., object])
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 _PYTHON = sysconfig.get_path("stdlib") + os.sep
@@ -116,7 +116,7 @@ def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
 EXPLAINING = _explaining(lambda: None).__code__  # whose frames only stand around a method's
 
 
-def _name_of(method: Callable[..., Any], args: Sequence[Any]) -> str:
+def _name_of(method: Callable[..., Any], args: Sequence[object]) -> str:
     """What the user called: of a layer, its class."""
     name = method.__name__
     if name == "__setitem__":
@@ -160,7 +160,9 @@ def _is_ours(trace: TracebackType | None) -> bool:
 # -- what does not fit -----------------------------------------------------------------------------
 
 
-def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+def _explanation(
+    method: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
+) -> str:
     """The first argument that is not of its parameter's kind; else all, and what was expected."""
     signature = inspect.signature(method)
     given = dict(signature.bind(*args, **kwargs).arguments)
@@ -181,22 +183,22 @@ def _explanation(method: Callable[..., Any], args: Sequence[Any], kwargs: Mappin
         return f"needs sizes that are known, not {symbolic[0].shape}"
     all_of_them = [f"{key} = {shown(value)}" for key, value in given.items()]
     what = " and ".join(part for part in (of, ", ".join(all_of_them)) if part)
-    wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not Any]
+    wanted = [f"{key}: {named(kinds[key])}" for key in given if kinds[key] is not object]
     return f"does not take {what or 'no argument'}" + (
         f"; its parameters are {', '.join(wanted)}" if wanted else "; see its docstring"
     )
 
 
-def _has_variables(shape: Sequence[Any]) -> bool:
+def _has_variables(shape: Sequence[object]) -> bool:
     return any(getattr(size, "dtype", None) is dtypes.index for size in shape)
 
 
-def _is_of_tensors(method: Callable[..., Any]) -> bool:
+def _is_of_tensors(method: Callable[..., object]) -> bool:
     """Whether a method is one of a tensor's, which may be called by way of the class."""
     return method.__module__.startswith("treadle.tensor.") and "." in method.__qualname__
 
 
-def _tensors_hint(value: Any) -> str:
+def _tensors_hint(value: object) -> str:
     if isinstance(value, (list, tuple)) and value and all(map(is_tensor, value)):
         return "; give them one by one, with a * before the sequence"
     return "; Tensor(...) makes one"

@@ -12,9 +12,10 @@ Each is the `Tensor` method of the same name.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from .tensor import Tensor
+from .tensor.types import Axes, DTypeLike
 
 __all__ = [
     "fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2",
@@ -45,12 +46,12 @@ class _AlongTwo(Protocol):
 
 class _Frequencies(Protocol):
     def __call__(
-        self, n: int, d: float = 1, *, dtype: Any = None, device: str | None = None
+        self, n: int, d: float = 1, *, dtype: DTypeLike | None = None, device: str | None = None
     ) -> Tensor: ...
 
 
 class _Shift(Protocol):
-    def __call__(self, x: Tensor, /, axes: Any = None) -> Tensor: ...
+    def __call__(self, x: Tensor, /, axes: Axes = None) -> Tensor: ...
 
 
 fft: _AlongOne = Tensor.fft

@@ -3,8 +3,8 @@
 kinds = kinds_of(Tensor.histc, signature)      {"bins": int, ...}
 fits("a", kinds["bins"]) -> False;  named(kinds["bins"]) -> "a whole number"
 
-A parameter's kind is its annotation. What is annotated as Any, since Python's numbers, NumPy's and
-tensors may stand there, has the kind that parameters of its name have everywhere.
+A parameter's kind is its annotation. Where more may stand there than a type can say (Python's
+numbers, NumPy's, tensors), the annotation is `Annotated` with a `Kind`.
 """
 
 from __future__ import annotations
@@ -19,73 +19,75 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from .dtype import dtypes, to_dtype
 from .errors import TreadleError
 
-__all__ = ["fits", "is_tensor", "kinds_of", "named", "shown"]
+__all__ = [
+    "AXES", "DEVICE", "DTYPE", "NUMBER", "NUMBERS", "OPERAND", "SIZES", "SOURCE", "Kind", "fits",
+    "is_tensor", "kinds_of", "named", "shown",
+]  # fmt: skip
 
 _LONGEST = 60  # characters of a value that are shown
 
 
-def kinds_of(method: Callable[..., Any], signature: inspect.Signature) -> dict[str, Any]:
-    """The kind of each parameter: its annotation, or what its name stands for."""
+def kinds_of(method: Callable[..., object], signature: inspect.Signature) -> dict[str, object]:
+    """The kind of each parameter: its annotation; `object` where that says nothing."""
     names = vars(sys.modules[method.__module__]) | {"Self": _Self}
     return {
-        key: _kind(key, method.__annotations__.get(key, "Any"), names)
-        for key in signature.parameters
+        key: _kind(method.__annotations__.get(key, object), names) for key in signature.parameters
     }
 
 
-def _kind(key: str, annotation: Any, names: Mapping[str, Any]) -> Any:
+def _kind(annotation: object, names: Mapping[str, object]) -> object:
     try:
-        kind: Any = annotation
+        kind: object = annotation
         if isinstance(annotation, str):
             kind = eval(annotation, dict(names))  # noqa: S307 (what this package's own source says)
     except NameError:  # a name that only type checkers look up
-        return _BY_NAME.get(key, Any)
+        return object
     if hasattr(kind, "requires_grad") or isinstance(kind, TypeVar):
         return _Self
-    return _BY_NAME.get(key, Any) if kind in (Any, object) else kind
+    return object if kind is Any or isinstance(kind, str) else kind  # an alias of names alone
 
 
 class _Self:
     """Stands for the tensor's own class in annotations."""
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: object) -> bool:
     return hasattr(value, "requires_grad") and not isinstance(value, type)
 
 
-def _is_one(value: Any) -> bool:
+def _is_one(value: object) -> bool:
     return not getattr(value, "shape", ())
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: object) -> bool:
     return hasattr(value, "__float__") and _is_one(value)
 
 
-def _is_whole(value: Any) -> bool:
+def _is_whole(value: object) -> bool:
     return (hasattr(value, "__index__") and _is_one(value)) or hasattr(value, "bind")
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, int) or (hasattr(value, "__bool__") and _is_one(value))
 
 
-def _is_operand(value: Any) -> bool:
+def _is_operand(value: object) -> bool:
     return isinstance(value, complex) or hasattr(value, "__array__") or _is_number(value)
 
 
-def _is_numbers(value: Any) -> bool:
+def _is_numbers(value: object) -> bool:
     return isinstance(value, (list, tuple)) or _is_operand(value)
 
 
-def _is_source(value: Any) -> bool:
+def _is_source(value: object) -> bool:
     return isinstance(value, (str, bytes)) or hasattr(value, "__fspath__") or is_tensor(value)
 
 
-def _is_several(value: Any) -> bool:
+def _is_several(value: object) -> bool:
     return _is_whole(value) or (isinstance(value, (list, tuple)) and all(map(_is_whole, value)))
 
 
-def _is_dtype(value: Any) -> bool:
+def _is_dtype(value: object) -> bool:
     try:
         to_dtype(value)
     except TreadleError:
@@ -93,60 +95,51 @@ def _is_dtype(value: Any) -> bool:
     return True
 
 
-class _Kind(NamedTuple):
-    """What a parameter takes that has no annotation to say so."""
+class Kind(NamedTuple):
+    """What a parameter takes, where its type alone does not say so: stands in `Annotated`."""
 
     name: str
-    holds: Callable[[Any], bool]
+    holds: Callable[[object], bool]
 
 
-_OPERAND = _Kind("a tensor or a number", _is_operand)
-_NUMBER = _Kind("a number", _is_number)
-_SEVERAL = _Kind("a whole number, or a sequence of such", _is_several)
-_AXES = _Kind("an axis, or a sequence of axes", _is_several)
-_FLAG = _Kind("True or False", _is_flag)
+OPERAND = Kind("a tensor or a number", _is_operand)
+NUMBER = Kind("a number", _is_number)
+NUMBERS = Kind("a number, a sequence of numbers or a tensor", _is_numbers)
+SIZES = Kind("a whole number, or a sequence of such", _is_several)
+AXES = Kind("an axis, or a sequence of axes", _is_several)
+DTYPE = Kind("a dtype such as dtypes.float32", _is_dtype)
+DEVICE = Kind("a device's name such as 'CPU'", lambda value: isinstance(value, str))
+SOURCE = Kind("a path or a uint8 tensor", _is_source)
+_FLAG = Kind("True or False", _is_flag)
 
-_BY_NAME: dict[str, Any] = {
-    **dict.fromkeys(
-        ("x", "x1", "x2", "y", "b", "w", "other", "value", "end", "exponent", "imag", "angle",
-         "min_", "max_", "tensor1", "tensor2", "values", "mask", "src", "gradient"), _OPERAND,
-    ),
-    **dict.fromkeys(
-        ("alpha", "beta", "gamma", "start", "stop", "step", "p", "eps", "correction", "steps",
-         "label_smoothing", "dropout_p", "lr", "min_val", "max_val", "neg_slope", "fill_value",
-         "rtol", "atol"),
-        _NUMBER,
-    ),
-    **dict.fromkeys(("axis", "dim", "dims", "axes", "source", "destination", "order"), _AXES),
-    **dict.fromkeys(
-        ("shape", "size", "output_size", "kernel_size", "stride", "dilation", "padding", "sizes",
-         "output_padding", "normalized_shape", "repeats", "reps", "repetitions", "shifts", "shift",
-         "args", "indices_or_sections"),
-        _SEVERAL,
-    ),
-    **dict.fromkeys(("keepdim", "reverse", "right", "ceil_mode", "is_causal", "sorted"), _FLAG),
-    **dict.fromkeys(("fn", "t", "tensor"), _Kind("a path or a uint8 tensor", _is_source)),
-    "q": _Kind("a number, a sequence of numbers or a tensor", _is_numbers),
-    "dtype": _Kind("a dtype such as dtypes.float32", _is_dtype),
-    "device": _Kind("a device's name such as 'CPU'", lambda v: isinstance(v, str)),
-}  # fmt: skip
-
-_PLAIN: dict[Any, _Kind] = {
-    int: _Kind("a whole number", _is_whole),
-    float: _NUMBER,
-    complex: _OPERAND,
+_PLAIN: dict[object, Kind] = {
+    int: Kind("a whole number", _is_whole),
+    float: NUMBER,
+    complex: OPERAND,
     bool: _FLAG,
-    str: _Kind("a text", lambda v: isinstance(v, str)),
-    _Self: _Kind("a tensor", is_tensor),
-    NoneType: _Kind("None", lambda v: v is None),
-    Callable: _Kind("a function", callable),
-    Mapping: _Kind("a dictionary", lambda v: isinstance(v, Mapping)),
-    Iterable: _Kind("a sequence", lambda v: isinstance(v, Iterable)),
+    str: Kind("a text", lambda v: isinstance(v, str)),
+    _Self: Kind("a tensor", is_tensor),
+    NoneType: Kind("None", lambda v: v is None),
+    Callable: Kind("a function", callable),
+    Mapping: Kind("a dictionary", lambda v: isinstance(v, Mapping)),
+    Iterable: Kind("a sequence", lambda v: isinstance(v, Iterable)),
 }
 
 
-def _plain(kind: Any) -> Any:
+def _stated(kind: object) -> Kind | None:
+    """What stands in `Annotated`; None beside that is what is not given."""
+    is_union = typing.get_origin(kind) in (typing.Union, UnionType)
+    for part in typing.get_args(kind) if is_union else (kind,):
+        for data in getattr(part, "__metadata__", ()):
+            if isinstance(data, Kind):
+                return data
+    return None
+
+
+def _plain(kind: object) -> object:
     """A row of the table where the kind, or what it is made of, has one."""
+    if (stated := _stated(kind)) is not None:
+        return stated
     if kind is None:
         return _PLAIN[NoneType]
     if hasattr(kind, "requires_grad"):
@@ -154,9 +147,9 @@ def _plain(kind: Any) -> Any:
     return _PLAIN.get(kind) or _PLAIN.get(typing.get_origin(kind) or kind, kind)
 
 
-def fits(value: Any, kind: Any) -> bool:
+def fits(value: object, kind: object) -> bool:
     kind = _plain(kind)
-    if isinstance(kind, _Kind):
+    if isinstance(kind, Kind):
         return kind.holds(value)
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, UnionType):
@@ -164,14 +157,14 @@ def fits(value: Any, kind: Any) -> bool:
     if origin is Literal:
         return any(value is part or (type(value) is str and value == part) for part in parts)
     if isinstance(origin, type) and issubclass(origin, Sequence):
-        inner = parts[0] if parts else Any
+        inner = parts[0] if parts else object
         return isinstance(value, (list, tuple)) and all(fits(item, inner) for item in value)
     return kind is Any or not isinstance(kind, type) or isinstance(value, kind)
 
 
-def named(kind: Any) -> str:
+def named(kind: object) -> str:
     kind = _plain(kind)
-    if isinstance(kind, _Kind):
+    if isinstance(kind, Kind):
         return kind.name
     origin, parts = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, UnionType):
@@ -184,7 +177,7 @@ def named(kind: Any) -> str:
     return f"{'an' if name[0] in 'AEIOU' else 'a'} {name}"
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     dtype, shape = getattr(value, "dtype", None), getattr(value, "shape", None)
     if dtype is dtypes.index:
         return f"{value!r}, whose value depends on variables"

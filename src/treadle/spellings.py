@@ -38,7 +38,7 @@ _NO_NAMES: dict[str, str] = {}
 _TAKES_ANY = 0x08  # CO_VARKEYWORDS: what is given by name may be meant as it is
 
 
-def spellings_of(function: Callable[..., Any]) -> dict[str, str]:
+def spellings_of(function: Callable[..., object]) -> dict[str, str]:
     """The other names of `function`'s parameters, each with its own name."""
     code = function.__code__
     if code.co_flags & _TAKES_ANY:
@@ -49,7 +49,9 @@ def spellings_of(function: Callable[..., Any]) -> dict[str, str]:
     } or _NO_NAMES
 
 
-def respelled(name: str, spellings: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, Any]:
+def respelled(
+    name: str, spellings: Mapping[str, str], given: Mapping[str, object]
+) -> dict[str, Any]:
     """`given` by its parameters' own names. Raises ArgumentError where one is given twice."""
     found: dict[str, Any] = {}
     for key, value in given.items():

@@ -25,7 +25,7 @@ T = TypeVar("T")
 class _Job:
     """Something to do, and what became of it."""
 
-    def __init__(self, work: Callable[[], Any]) -> None:
+    def __init__(self, work: Callable[[], object]) -> None:
         self._work = work
         self._pending = threading.Lock()  # cheaper than an Event, and held until it is done
         self._pending.acquire()

@@ -15,12 +15,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from .dtype import dtypes, to_dtype
 from .errors import ArgumentError, DTypeError, ShapeError
 from .explained import explain_all
 from .tensor import Tensor
+from .tensor.types import DTypeLike
 
 __all__ = [
     "bartlett", "blackman", "cosine", "exponential", "gaussian", "general_cosine",
@@ -29,7 +29,12 @@ __all__ = [
 
 
 def general_cosine(
-    m: int, *, a: Sequence[float], sym: bool = True, dtype: Any = None, device: str | None = None
+    m: int,
+    *,
+    a: Sequence[float],
+    sym: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """a[0] - a[1] cos(t) + a[2] cos(2 t) - ..., t from 0 to 2 pi: (m,) floats.
 
@@ -45,12 +50,16 @@ def general_cosine(
     return _finished(total, dtype, m)
 
 
-def blackman(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def blackman(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """0.42 - 0.5 cos(t) + 0.08 cos(2 t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_cosine(m, a=(0.42, 0.5, 0.08), sym=sym, dtype=dtype, device=device)
 
 
-def nuttall(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def nuttall(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Nuttall's minimum of four terms (1981), side lobes below -98 dB: (m,) floats.
 
     Raises ShapeError, DTypeError.
@@ -60,29 +69,42 @@ def nuttall(m: int, *, sym: bool = True, dtype: Any = None, device: str | None =
 
 
 def general_hamming(
-    m: int, *, alpha: float = 0.54, sym: bool = True, dtype: Any = None, device: str | None = None
+    m: int,
+    *,
+    alpha: float = 0.54,
+    sym: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """alpha - (1 - alpha) cos(t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_cosine(m, a=(alpha, 1.0 - alpha), sym=sym, dtype=dtype, device=device)
 
 
-def hamming(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def hamming(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """0.54 - 0.46 cos(t): (m,) floats. Raises ShapeError, DTypeError."""
     return general_hamming(m, sym=sym, dtype=dtype, device=device)
 
 
-def hann(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def hann(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """(1 - cos(t)) / 2: (m,) floats. Raises ShapeError, DTypeError."""
     return general_hamming(m, alpha=0.5, sym=sym, dtype=dtype, device=device)
 
 
-def bartlett(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def bartlett(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """A triangle from 0 to 1 to 0: (m,) floats. Raises ShapeError, DTypeError."""
     places, last = _places("bartlett", m, sym, dtype, device)
     return _finished(places.mul(2 / last).sub(1.0).abs().neg().add(1.0), dtype, m)
 
 
-def cosine(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = None) -> Tensor:
+def cosine(
+    m: int, *, sym: bool = True, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Half a wave of the sine, which is not 0 at the ends: (m,) floats.
 
     Raises ShapeError, DTypeError.
@@ -92,8 +114,8 @@ def cosine(m: int, *, sym: bool = True, dtype: Any = None, device: str | None = 
 
 
 def exponential(
-    m: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True, dtype: Any = None,
-    device: str | None = None,
+    m: int, *, center: float | None = None, tau: float = 1.0, sym: bool = True,
+    dtype: DTypeLike | None = None, device: str | None = None,
 ) -> Tensor:  # fmt: skip
     """exp(-|n - center| / tau): (m,) floats; `center` None is the middle.
 
@@ -111,7 +133,12 @@ def exponential(
 
 
 def gaussian(
-    m: int, *, std: float = 1.0, sym: bool = True, dtype: Any = None, device: str | None = None
+    m: int,
+    *,
+    std: float = 1.0,
+    sym: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """exp(-(n - middle)² / 2 std²): (m,) floats.
 
@@ -124,7 +151,12 @@ def gaussian(
 
 
 def kaiser(
-    m: int, *, beta: float = 12.0, sym: bool = True, dtype: Any = None, device: str | None = None
+    m: int,
+    *,
+    beta: float = 12.0,
+    sym: bool = True,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """i0(beta sqrt(1 - t²)) / i0(beta), t from -1 to 1: (m,) floats.
 
@@ -140,7 +172,9 @@ def kaiser(
     return _finished(ratio, dtype, m)
 
 
-def _places(name: str, m: int, sym: bool, dtype: Any, device: str | None) -> tuple[Tensor, int]:
+def _places(
+    name: str, m: int, sym: bool, dtype: DTypeLike | None, device: str | None
+) -> tuple[Tensor, int]:
     """0 to m - 1 as floats of at least 32 bits, and the place of the last number of the window."""
     if not isinstance(m, int) or m < 0:
         raise ShapeError(f"[{name}] a window has a whole number of elements, not {m!r}")
@@ -152,7 +186,7 @@ def _places(name: str, m: int, sym: bool, dtype: Any, device: str | None) -> tup
     return places, max(m - 1 if sym else m, 1)
 
 
-def _finished(window: Tensor, dtype: Any, m: int) -> Tensor:
+def _finished(window: Tensor, dtype: DTypeLike | None, m: int) -> Tensor:
     """In the dtype asked for; a window of one element is 1."""
     window = window.ones_like() if m == 1 else window
     return window.cast(dtypes.default_float if dtype is None else dtype)

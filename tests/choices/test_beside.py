@@ -15,10 +15,7 @@ from .beside import beside_of, output_and_reductions
 from .running import compared, small_caches
 from .scenarios import opens
 
-# Seed 19 has a sample at a tie with a stored maximum, which CHECK_KERNELS cannot judge yet; which
-# elements are samples differs from one version of the sources to the next.
-UNDECIDED = {19}
-COUNT = {"CPU": 12, "CPU:LLVM:x86-64-v2": 6, "CL": 3}
+COUNT = {"CPU": 25, "CPU:LLVM:x86-64-v2": 6, "CL": 3}
 FULL = {"CPU": 1500, "CPU:LLVM:x86-64-v2": 300, "CL": 100}
 LARGE = [(1100, 1031), (1300000,), (3, 400009), (8, 40, 56, 56), (20, 30, 47, 49)]
 
@@ -29,12 +26,12 @@ def test_programs_are_right_where_caches_are_small(device: str) -> None:
         pytest.skip(f"{device}: {why}")
     counts = FULL if os.environ.get("FULL_TESTS") else COUNT
     fused = 0
-    for seed in set(range(counts[device])) - UNDECIDED:
+    for seed in range(counts[device]):
         recipe = output_and_reductions(random.Random(seed), 1.0)
         with observing() as seen, Context(CHECK_KERNELS=1), small_caches(device):
             compared(recipe, device, np.random.default_rng(seed))
         fused += "fused_reduction_output" in seen.reached()
-    assert fused * 3 > counts[device]
+    assert fused * 2 > counts[device]
 
 
 @pytest.mark.parametrize("number", range(len(LARGE)))

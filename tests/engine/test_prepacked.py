@@ -12,6 +12,7 @@ from treadle.engine.memory import memory_of, moment, new_memory
 from treadle.engine.prepacked import Kept, Room, expect_replays, lasts
 from treadle.func import scan
 from treadle.nn.state import load_state_dict
+from treadle.optimize.matmul import TileMatmul
 
 ROWS, WIDTH = 24, 96
 
@@ -108,8 +109,10 @@ def test_a_function_that_assigns_to_its_weights_keeps_none():
         np.testing.assert_allclose(found, np.maximum(x @ values.T, 0), rtol=1e-4, atol=1e-4)
         values = values * np.float32(0.5)
     assert not kept_bytes(step)
-    moves = [m for run in step._capture.runs for k in run.program.kernels for m in k.moves]
-    assert "pack columns (grid)" not in moves  # the first call has shown that it will not last
+    ran = [kernel for run in step._capture.runs for kernel in run.program.kernels]
+    tiled = [move for kernel in ran for move in kernel.schedule.of_kind(TileMatmul)]
+    # The first call has shown that it will not last.
+    assert {move.columns for move in tiled} == {"each worker"}
 
 
 @pytest.mark.parametrize("when", ["before", "after"])

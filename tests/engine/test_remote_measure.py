@@ -19,7 +19,8 @@ from treadle.engine.measure import SearchTask
 from treadle.engine.remote_measure import RemoteMeasurer
 from treadle.engine.run import scheduled
 from treadle.errors import SettingError
-from treadle.ir.text import render
+from treadle.ir.text import parse, render
+from treadle.optimize.heuristic import optimize
 from treadle.optimize.parameters import Parameters
 
 posix = pytest.mark.skipif(os.name != "posix", reason="signals and limits are POSIX's")
@@ -147,7 +148,8 @@ def test_a_folder_that_cannot_be_written_is_said_once(tmp_path):
 
 
 @posix
-def test_a_disk_that_is_full_is_said_once(tmp_path):
+def test_a_disk_that_is_full_is_said_once(tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")  # it would keep the first 64 bytes
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (64, 64))\n"
     out, err = ended(started(tmp_path, limit + SCRIPT))
     assert out == "compiled 1\n"
@@ -186,6 +188,14 @@ def task():
     return SearchTask.of(kernel, kernels._job("tried", kernel, render(kernel.ast)), opened)
 
 
+OWN = Parameters()
+
+
+def schedule(task, parameters=OWN):
+    """What the heuristic makes of a task's kernel."""
+    return optimize(parse(task.job.text), Device[task.device].code_target, parameters)[1]
+
+
 def test_one_process_serves_several_kernels(task, monkeypatch):
     remote_measure._end_idle()
     started = []
@@ -193,19 +203,19 @@ def test_one_process_serves_several_kernels(task, monkeypatch):
     monkeypatch.setattr(remote_measure, "_started", lambda: started.append(1) or real())
     for _ in range(3):
         with RemoteMeasurer(task) as measurer:
-            own = measurer.own(60.0)
+            own = measurer.own(schedule(task), 60.0)
             assert own.outcome == "right"
-            assert measurer.attempt(Parameters(), own.seconds, 60.0).outcome == "known"
-            verdict = measurer.attempt(Parameters(tile=(2, 4)), own.seconds, 60.0)
-            assert verdict.outcome == "right"
-            assert measurer.compare(Parameters(tile=(2, 4)), 60.0).moves == verdict.moves
+            other = schedule(task, Parameters(tile=(2, 4)))
+            assert other != schedule(task)
+            assert measurer.attempt(other, own.seconds, 60.0).outcome == "right"
+            assert measurer.compare(other, 60.0).outcome == "right"
     assert len(started) == 1
 
 
 def test_a_process_that_has_ended_by_itself_is_started_anew(task):
     for _ in range(2):
         with RemoteMeasurer(task) as measurer:
-            assert measurer.own(60.0).outcome == "right"
+            assert measurer.own(schedule(task), 60.0).outcome == "right"
         (idle,) = remote_measure._idle
         idle.process.kill()
         idle.process.wait()
@@ -221,7 +231,7 @@ def test_a_process_that_nobody_asks_ends(task, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setattr(remote_measure, "_module", "planted")
     with RemoteMeasurer(task) as measurer:
-        assert measurer.own(60.0).outcome == "right"
+        assert measurer.own(schedule(task), 60.0).outcome == "right"
     (idle,) = remote_measure._idle
     assert idle.process.wait(timeout=60) == 0
     remote_measure._end_idle()
@@ -229,7 +239,7 @@ def test_a_process_that_nobody_asks_ends(task, monkeypatch, tmp_path):
 
 def test_a_process_that_was_interrupted_serves_nobody_else(task):
     measurer = RemoteMeasurer(task)
-    measurer.own(60.0)
+    measurer.own(schedule(task), 60.0)
     child = measurer._child
     measurer.__exit__(KeyboardInterrupt)
     assert child.process.returncode is not None
@@ -238,7 +248,7 @@ def test_a_process_that_was_interrupted_serves_nobody_else(task):
 
 def test_another_device_is_noticed(task):
     with RemoteMeasurer(SearchTask(**{**vars(task), "made_by": "somebody else"})) as measurer:
-        verdict = measurer.own(60.0)
+        verdict = measurer.own(schedule(task), 60.0)
     assert verdict.outcome == "failed"
     assert "another device" in verdict.reason
 

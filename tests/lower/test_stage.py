@@ -127,3 +127,17 @@ def test_a_ticket_counts_in_the_memory_that_it_is_drawn_from():
 def test_a_value_for_all_workers_depends_on_no_loop_of_one():
     with pytest.raises(InternalError, match="is filled inside of loops"):
         lower_stages(kernel(kept("grid", load(R * 8 + F), J)), 2)
+
+
+@pytest.mark.parametrize("scope", ["shared", "grid"])
+def test_memory_is_as_large_as_what_is_read_of_it(scope: str) -> None:
+    """A loop of 8 in pieces of 3 reads a ninth element, and makes nothing of it."""
+    outer, inner = Node.range(3, 5), Node.range(3, 6)
+    place = outer * 3 + inner
+    value = kept(scope, load(F), place)
+    store = Node(Op.STORE, dtypes.void, (OUT, R * 8 + place, value, place < 8))
+    end = Node(Op.END, dtypes.void, (store, R, outer, inner), 1)
+    found, scratch = lowered(Node.sink([end]))
+    sizes = [node.arg.size for node in (*of(found, Op.LOCAL), *scratch)]
+    assert sizes == [9]
+    assert set(scratch) <= set(of(found, Op.PARAM))

@@ -375,3 +375,12 @@ def test_gradients_of_what_was_read_of_a_sharded_leaf_before_it_was_written(axis
     assert leaf.grad.tolist() == (2 * values * [[1], [2], [3]]).tolist()
     assert other.grad.tolist() == (values**2).sum(1, keepdims=True).tolist()
     assert leaf.tolist() == [[7] * 4] * 3
+
+
+def test_what_a_leaf_showed_before_it_was_written_is_its_old_memory(device):
+    leaf = Tensor([1.0, 2.0], device=device).requires_grad_()
+    kept = leaf.detach()
+    with Tensor.no_grad():
+        leaf[0:] = 3.0
+    assert leaf.tolist() == [3, 3]
+    assert kept.tolist() == [1, 2]

@@ -7,12 +7,19 @@ import pytest
 
 from treadle import Context, Tensor
 from treadle.engine.run import scheduled
+from treadle.ir.choices import choices_of
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.rules.index import linear_terms
 from treadle.lower.passes import lower
+from treadle.optimize.cached_rows import CacheGatheredRow, CacheRow
 from treadle.optimize.heuristic import optimize
+from treadle.optimize.loop_digits import Merge
+from treadle.optimize.loop_moves import Loops
+from treadle.optimize.matmul import TileMatmul
 from treadle.optimize.moves import Moves
+from treadle.optimize.records import Loop, Reduction
+from treadle.optimize.reduction_moves import SplitReduction
 from treadle.target import parse_target
 
 TARGET = parse_target("x86-64-v3")
@@ -42,21 +49,22 @@ def scopes(ast):
 
 def test_a_matmul_gets_a_register_tile_and_packed_operands():
     ast, log = optimized(filled(600, 300) @ filled(300, 256))
-    assert any(line.startswith("tile ") for line in log)
-    assert not any(line.startswith("split the reduction") for line in log)
-    assert "pack columns (shared)" in log
-    assert "pack rows (grid)" in log
+    (tiled,) = log
+    assert isinstance(tiled, TileMatmul)
+    assert (tiled.rows, tiled.columns) == ("packed", "each worker")
     assert scopes(ast) == ["grid", "shared"]
     assert {"grid", "unroll", "vector"} <= kinds(ast)
 
 
 def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
-    across = "pack rows (grid), 8 steps at a time"
-    assert across in optimized(filled(256, 300).T @ filled(256, 130))[1]
+    with choices_of() as found:
+        optimized(filled(256, 300).T @ filled(256, 130))
+    assert "striped_packing" in found
     for x in (filled(256, 64).T, filled(600, 256)):  # its steps are near; rows lie along them
-        log = optimized(x @ filled(256, 300))[1]
-        assert "pack rows (grid)" in log
-        assert across not in log
+        with choices_of() as found:
+            optimized(x @ filled(256, 300))
+        assert "packed_rows" in found
+        assert "striped_packing" not in found
     for steps, rows in ((203, 520), (9, 300), (16, 131)):
         x, y = numbers(steps, rows), numbers(steps, 130)
         wanted = x.T.astype(np.float64) @ y
@@ -65,12 +73,11 @@ def test_rows_that_lie_across_the_steps_are_packed_for_a_few_steps_at_a_time():
 
 
 def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
-    packed = "pack rows (grid)"
     most = TARGET.l2 // 2 // (4 * 256)
     many, few, across = filled(most + 1, 256), filled(most, 256), filled(256, 30).T
-    assert packed in optimized(many @ filled(256, 320))[1]
-    assert packed not in optimized(few @ filled(256, 320))[1]
-    assert packed in optimized(across @ filled(256, 320))[1]
+    for x, rows in ((many, "packed"), (few, "in place"), (across, "packed")):
+        (tiled,) = optimized(x @ filled(256, 320))[1].of_kind(TileMatmul)
+        assert tiled.rows == rows
     for rows, steps, columns in ((30, 250, 331), (2, 1000, 257), (13, 64, 640), (130, 512, 256)):
         x, y = numbers(rows, steps), numbers(steps, columns)
         found = (Tensor(x, device="CPU") @ Tensor(y, device="CPU")).numpy()
@@ -79,8 +86,9 @@ def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
 
 def test_the_smaller_factor_is_packed_as_a_whole_where_that_spares_much_memory():
     tall, wide = filled(4096, 1024), filled(4096, 128)
-    assert "swap rows and columns" in optimized(tall.T @ wide)[1]
-    assert "swap rows and columns" not in optimized(wide.T @ tall)[1]
+    for product, is_swapped in ((tall.T @ wide, True), (wide.T @ tall, False)):
+        tiled = optimized(product)[1].of_kind(TileMatmul)
+        assert {move.is_swapped for move in tiled} == {is_swapped}
     x, y = numbers(3000, 1024), numbers(3000, 130)
     found = (Tensor(x, device="CPU").T @ Tensor(y, device="CPU")).numpy()
     np.testing.assert_allclose(found, x.T.astype(np.float64) @ y, rtol=1e-3, atol=1e-3)
@@ -96,13 +104,19 @@ def joined(*rows):
     return total
 
 
+def beside(schedule, name):
+    """The loops that became pieces side by side, and how many."""
+    parts = [part for move in schedule.of_kind(Loops) for part in move.parts]
+    unrolled = lambda part: [e.size for e in part.extents if e.kind == "unroll"]
+    return [(part.loop, *unrolled(part)) for part in parts if name in part.reasons]
+
+
 @pytest.mark.parametrize(
     ("widths", "pieces"), [((64, 64, 64), 3), ((128, 64), 3), ((40, 56), None), ((16,) * 9, None)]
 )
 def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
     log = optimized(joined(*(filled(6, width) for width in widths)))[1]
-    found = [line for line in log if "side by side" in line]
-    assert found == ([f"{pieces} pieces of r1 side by side"] if pieces else [])
+    assert beside(log, "split_concat") == ([(1, pieces)] if pieces else [])
     rows = [numbers(6, width) for width in widths]
     result = joined(*(Tensor(row, device="CPU") for row in rows)).numpy()
     np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
@@ -114,8 +128,7 @@ def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
 def test_rows_that_follow_others_are_computed_beside_them(heights, pieces):
     """A step of the grid copies a row of each piece, without a mask."""
     ast, log = optimized(Tensor.cat(*(filled(height, 96) for height in heights), dim=0))
-    found = [line for line in log if "side by side" in line]
-    assert found == ([f"rows of {pieces} pieces of r0 side by side"] if pieces else [])
+    assert beside(log, "split_concat_rows") == ([(0, pieces)] if pieces else [])
     (phase,) = lower(ast, len(heights) + 1, TARGET).phases
     loads = [n for n in phase.program.src if n.op is Op.LOAD]
     assert all(len(load.src) == 2 for load in loads) == bool(pieces)
@@ -126,14 +139,15 @@ def test_rows_that_follow_others_are_computed_beside_them(heights, pieces):
 
 def test_small_products_are_left_alone():
     _, log = optimized(filled(4, 4) @ filled(4, 4))
-    assert not any(line.startswith("tile") for line in log)
+    assert not log.of_kind(TileMatmul)
 
 
 def test_long_reductions_are_cut_into_chunks_and_short_ones_are_not():
     ast, log = optimized(filled(1_000_000).sum())
     assert scopes(ast) == ["grid"]
-    assert sum("chunks" in line for line in log) == 1
-    assert not any("chunks" in line for line in optimized(filled(1000).sum())[1])
+    (cut,) = log.of_kind(SplitReduction)
+    assert cut.chunks == 61
+    assert not optimized(filled(1000).sum())[1].of_kind(SplitReduction)
 
 
 @pytest.mark.parametrize("columns", [16, 64, 200])
@@ -154,15 +168,15 @@ def test_statistics_of_few_columns_that_build_on_each_other(columns):
 
 def test_exponentials_that_are_needed_twice_are_kept_in_cache():
     ast, log = optimized(filled(64, 128).softmax())
-    assert "keep a row of 128 (shared)" in log
+    assert CacheRow(Reduction((Loop(2),)), Loop(1), 0, first=Loop(4)) in log
     assert scopes(ast) == ["shared"]
     for tensor in (filled(64, 63).softmax(), filled(64, 80_000).softmax()):
-        assert not any("keep" in line for line in optimized(tensor)[1])
+        assert not optimized(tensor)[1].of_kind(CacheRow)
 
 
 def test_neighbouring_loops_merge_where_memory_allows():
-    assert any(line.startswith("merge") for line in optimized(filled(8, 9) + filled(8, 9))[1])
-    assert not any(line.startswith("merge") for line in optimized(filled(8, 9).T + 1)[1])
+    assert optimized(filled(8, 9) + filled(8, 9))[1][0] == Merge(Loop(0), Loop(1), first=Loop(2))
+    assert not optimized(filled(8, 9).T + 1)[1].of_kind(Merge)
 
 
 @pytest.mark.parametrize(
@@ -170,7 +184,7 @@ def test_neighbouring_loops_merge_where_memory_allows():
 )
 def test_tiles_are_guarded_where_they_do_not_divide_the_loop(size, inner, guarded):
     (kernel,) = scheduled([((filled(5) + 1).node, "CPU")])
-    moves = Moves(kernel.ast)
+    moves = Moves(kernel.ast, TARGET)
     split = moves.tiled(size, (inner, "vector"))
     covered = loop_size(*split.ranges)
     assert covered == -(-size // inner) * inner
@@ -197,7 +211,7 @@ def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size,
     image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
     (kernel,) = scheduled([(image.node, image.device)])
     _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
-    assert ("swap rows and columns" in log) == is_swapped
+    assert [move.is_swapped for move in log.of_kind(TileMatmul)] == [is_swapped]
 
 
 @pytest.mark.parametrize("stride", [1, 2])
@@ -235,9 +249,12 @@ def _scatter_add(axis, shape):
 
 def test_scatters_along_an_axis_share_lines_or_strips_of_them_among_workers():
     _, rows = optimized(_scatter_add(1, (64, 16)))
-    assert rows[-1] == "grid of 1 loops"
+    (part,) = rows[-1].parts
+    assert [(e.kind, e.size) for e in part.extents] == [("grid", 64)]
     _, columns = optimized(_scatter_add(0, (16, 64)))
-    assert any(line.startswith("strips of 8") for line in columns)
+    (strips,) = [part for move in columns.of_kind(Loops) for part in move.parts
+                 if "scatter_strips" in part.reasons]  # fmt: skip
+    assert [(e.kind, e.size) for e in strips.extents] == [("grid", 8), ("loop", 8)]
 
 
 def test_a_scatter_of_whole_rows_takes_its_places_in_order():
@@ -268,13 +285,13 @@ def test_top_k_never_sorts_all_of_a_line():
 def test_rows_that_are_gathered_from_are_kept_if_much_of_them_is_read():
     x, places = numbers(40, 500), RANDOM.integers(-3, 510, (40, 133)).astype(np.int32)
     gathered = Tensor(x).realize().gather(1, Tensor(places).realize())
-    assert "keep a gathered row of 500 (shared)" in optimized(gathered)[1]
+    assert optimized(gathered)[1].of_kind(CacheGatheredRow)
     inside = (places >= 0) & (places < 500)
     expected = np.where(inside, np.take_along_axis(x, np.clip(places, 0, 499), 1), 0)
     with Context(CHECK_INDEX=0):  # what is out of range reads 0
         np.testing.assert_array_equal(gathered.numpy(), expected)
     few = Tensor(x).realize().gather(1, Tensor(places[:, :9]).realize())
-    assert not any("keep" in line for line in optimized(few)[1])
+    assert not optimized(few)[1].of_kind(CacheGatheredRow)
 
 
 def test_rows_that_are_padding_are_not_read():
@@ -282,7 +299,7 @@ def test_rows_that_are_padding_are_not_read():
     places = RANDOM.integers(0, 500, (44, 133)).astype(np.int32)
     padded = Tensor(x).realize().pad(((2, 2), (0, 0)))
     gathered = padded.gather(1, Tensor(places).realize())
-    assert not any("keep" in line for line in optimized(gathered)[1])
+    assert not optimized(gathered)[1].of_kind(CacheGatheredRow)
     expected = np.take_along_axis(np.pad(x, ((2, 2), (0, 0))), places, 1)
     np.testing.assert_array_equal(gathered.numpy(), expected)
 

@@ -6,12 +6,13 @@ from treadle import Tensor
 from treadle.ir.op import Op
 from treadle.optimize.fuse_reductions import fuse_reductions
 from treadle.optimize.moves import Moves
+from treadle.target import parse_target
 
 
 def loops(*tensors):
     """The different loops of reductions in the one kernel that computes `tensors`, once joined."""
     (kernel,) = tensors[0].schedule(*tensors[1:])
-    moves = Moves(kernel.ast)
+    moves = Moves(kernel.ast, parse_target("x86-64-v3"))
     fuse_reductions(moves)
     return len({n.src[1:] for n in moves.root.toposort() if n.op is Op.REDUCE})
 

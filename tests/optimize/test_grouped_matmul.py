@@ -10,6 +10,7 @@ from treadle.engine.run import scheduled
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
+from treadle.optimize.grouped_matmul import TileGroupedMatmul
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.parameters import Parameters
 from treadle.target import parse_target
@@ -40,8 +41,9 @@ def kernel(tensor):
 def test_all_products_of_a_nest_get_one_tile_that_fits_the_registers(arch):
     target = parse_target(arch)
     ast, log = optimize(kernel(cell(inputs=32)).ast, target)
-    assert "3 of 6 products side by side" in log
-    assert log.count("pack columns (shared)") == 6
+    assert len(log.of_kind(TileGroupedMatmul)) == 1
+    panels = {n for n in ast.toposort() if n.op is Op.STAGE and n.arg.scope == "shared"}
+    assert len(panels) == 6
     unrolled = {r for r in ast.toposort() if r.op is Op.RANGE and r.arg.kind == "unroll"}
     stored = ast.src[-1].src[0]
     rows = [r for r in unrolled if r in stored.src[1].toposort()]
@@ -76,4 +78,4 @@ def test_values_of_awkward_sizes(rows, width, inputs):
 
 def test_a_search_may_leave_them_without_tiles():
     _, log = optimize(kernel(cell()).ast, parse_target("x86-64-v4"), Parameters(is_tiled=False))
-    assert not any("side by side" in line for line in log)
+    assert not log.of_kind(TileGroupedMatmul)

@@ -8,9 +8,11 @@ import pytest
 from treadle import Tensor
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
-from treadle.optimize.hoist_masks import hoist_masks
+from treadle.optimize.hoist_masks import HoistMasks, hoist_masks
+from treadle.optimize.loop_digits import merge_all, split_digits
 from treadle.optimize.matmul_problem import recognise
 from treadle.optimize.moves import Moves
+from treadle.target import parse_target
 
 
 def kernel(tensor):
@@ -33,10 +35,10 @@ def conv(size, channels, out, window, **options):
 
 def problems(tensor):
     """The matmul-like problems that the last kernel of `tensor` is seen as."""
-    moves = Moves(tensor.schedule()[-1].ast)
-    moves.split_digits()
-    moves.root = hoist_masks(moves.root)
-    moves.merge_all()
+    moves = Moves(tensor.schedule()[-1].ast, parse_target("x86-64-v3"))
+    split_digits(moves)
+    moves.make(HoistMasks())
+    merge_all(moves)
     return [found for nest in moves.nests() if (found := recognise(nest)) is not None]
 
 

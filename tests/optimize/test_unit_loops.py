@@ -10,8 +10,9 @@ from treadle.ir.node import Node
 from treadle.ir.rules.index import simplify
 from treadle.optimize.moves import Moves
 from treadle.optimize.unit_loops import extents, place_in, unit_loops
-from treadle.target import CDNA3, MMA, RDNA3, RDNA4
+from treadle.target import CDNA3, MMA, RDNA3, RDNA4, parse_target
 
+TARGET = parse_target("sm_80")
 UNITS = {
     "mma": MMA["float16"], "rdna3": RDNA3["float16"], "rdna4": RDNA4["int8"],
     "cdna3": CDNA3["float16", 32],
@@ -25,7 +26,7 @@ def at(node, values):
 @pytest.mark.parametrize("name", UNITS)
 def test_each_step_of_the_loops_is_held_where_the_map_says(name):
     _, _, out = UNITS[name].held
-    moves = Moves(Node.sink([]))
+    moves = Moves(Node.sink([]), TARGET)
     row = moves.tiled(out.shape[0], *extents(out, 0))
     column = moves.tiled(out.shape[1], *extents(out, 1, "vector"))
     loops = unit_loops(row, column, out)

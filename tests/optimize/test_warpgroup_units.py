@@ -71,7 +71,8 @@ def test_what_is_large_enough_is_multiplied_by_warpgroups():
 )
 def test_tiles_fill_the_processor(size, tile):
     *_, log = kernel(numbers(size, 64) @ numbers(64, size), TARGET)
-    assert log[0].endswith("for each {} x {}".format(*tile))
+    (move,) = log.of_kind(warpgroup_units.TileForWarpgroups)
+    assert (move.tile.rows, move.tile.columns) == tile
 
 
 def test_tensors_are_copied_in_bulk_by_a_producer():
@@ -101,7 +102,8 @@ def test_float32_of_any_layout_is_copied_in_bulk(layout):
     *before, phase = lower(ast, len(found.buffers), target).phases
     assert phase.producer is not None
     assert len(before) == (layout == "tn")  # one of them is turned in memory first
-    assert ("swap rows and columns" in log) == (layout == "nn")
+    (move,) = log.of_kind(warpgroup_units.TileForWarpgroups)
+    assert move.is_swapped == (layout == "nn")
     (product,) = (n for n in phase.program.src if n.op is Op.WGMMA)
     assert (product.arg.x is None) == (layout != "nt")
     for program in (phase.program, phase.producer):

@@ -15,6 +15,7 @@ from treadle.ir.loops import closed_ranges
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
+from treadle.optimize.matmul import TileMatmul
 from treadle.optimize.nest import stride
 from treadle.render.llvm import LLVMRenderer
 from treadle.target import parse_target
@@ -32,7 +33,12 @@ def convolution(image, weight, **options):
 
 
 def log_of(tensor):
-    return [line for k in scheduled([(tensor.node, "CPU")]) for line in optimize(k.ast, TARGET)[1]]
+    return [move for k in scheduled([(tensor.node, "CPU")]) for move in optimize(k.ast, TARGET)[1]]
+
+
+def rows_of(log):
+    """How each product reads its rows."""
+    return [move.rows for move in log if isinstance(move, TileMatmul)]
 
 
 CASES = {
@@ -56,7 +62,7 @@ def test_windows_are_read_from_one_copy_of_the_image(name):
     image, weight = values(*image_shape), values(*weight_shape)
     x, w = (Tensor(v, device="CPU").realize() for v in (image, weight))
     found = convolution(x, w, **options)
-    assert "keep the image (grid)" in log_of(found)
+    assert "image" in rows_of(log_of(found))
     exact = convolution(
         *(Tensor(v.astype(np.float64), device="REF") for v in (image, weight)), **options
     )
@@ -69,7 +75,7 @@ def test_an_image_with_its_channels_innermost_is_read_where_it_is(name):
     image, weight = values(*image_shape), values(*weight_shape)
     x = Tensor(image.transpose(0, 2, 3, 1), device="CPU").realize().permute(0, 3, 1, 2)
     found = convolution(x, Tensor(weight, device="CPU").realize(), **options)
-    assert not any("image" in line or "pack rows" in line for line in log_of(found))
+    assert not {"image", "packed"} & set(rows_of(log_of(found)))
     exact = convolution(
         *(Tensor(v.astype(np.float64), device="REF") for v in (image, weight)), **options
     )
@@ -80,9 +86,9 @@ def test_targets_that_choose_no_addresses_copy_it_all_the_same():
     x = Tensor(values(1, 14, 14, 64)).realize().permute(0, 3, 1, 2)
     w = Tensor(values(128, 64, 3, 3)).realize()
     (kernel,) = scheduled([(x.conv2d(w, padding=1).node, "CPU")])
-    assert "keep the image (grid)" not in optimize(kernel.ast, TARGET)[1]
+    assert rows_of(optimize(kernel.ast, TARGET)[1]) == ["image in place"]
     other = replace(TARGET, chooses_addresses=False)
-    assert "keep the image (grid)" in optimize(kernel.ast, other)[1]
+    assert rows_of(optimize(kernel.ast, other)[1]) == ["image"]
 
 
 @pytest.mark.parametrize(
@@ -96,8 +102,8 @@ def test_targets_that_choose_no_addresses_copy_it_all_the_same():
 def test_other_windows_are_packed(image, weight, options):
     x, w = Tensor(values(*image)).realize(), Tensor(values(*weight)).realize()
     log = log_of(convolution(x, w, **options))
-    assert not any("image" in line for line in log)
-    assert any(line.startswith("tile") for line in log)
+    assert rows_of(log)
+    assert not {"image", "image in place"} & set(rows_of(log))
 
 
 @pytest.mark.parametrize("batch", [1, 3])
@@ -107,7 +113,7 @@ def test_few_channels_stay_outermost(batch, channels):
     image, weight = values(batch, channels, 27, 30), values(32, channels, 7, 7)
     x, w = (Tensor(v, device="CPU").realize() for v in (image, weight))
     found = convolution(x, w, stride=2, padding=3).permute(0, 2, 3, 1).contiguous()
-    assert "keep the image (grid)" in log_of(found)
+    assert "image" in rows_of(log_of(found))
     reference = (Tensor(v.astype(np.float64), device="REF") for v in (image, weight))
     exact = convolution(*reference, stride=2, padding=3).permute(0, 2, 3, 1)
     np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
@@ -139,7 +145,7 @@ def test_gradients_to_weights_read_the_image_where_it_is(name, order):
     image, weight = values(*image_shape), values(*weight_shape)
     arriving = values(*Tensor(image).conv2d(Tensor(weight), **options).shape)
     found = gradient_to_weight(image, weight, arriving, options).permute(*order).contiguous()
-    assert "keep the image (grid)" in log_of(found)
+    assert "image" in rows_of(log_of(found))
     exact = gradient_to_weight(
         *(v.astype(np.float64) for v in (image, weight, arriving)), options, "REF"
     )
@@ -154,8 +160,8 @@ def test_pixels_of_one_place_are_read_without_any_copy(batch):
     arriving = values(batch, 64, 24, 24)
     found = gradient_to_weight(image, weight, arriving, {})
     log = log_of(found)
-    assert "pack columns (shared)" in log
-    assert not any("rows (grid)" in line or "image" in line for line in log)
+    tiled = [move for move in log if isinstance(move, TileMatmul)]
+    assert {(move.rows, move.columns) for move in tiled} == {("in place", "each worker")}
     exact = np.einsum("boyx,bcyx->oc", arriving.astype(np.float64), image.astype(np.float64))
     atol = 3e-5 * float(np.abs(exact).max())
     np.testing.assert_allclose(found.numpy()[:, :, 0, 0], exact, rtol=0, atol=atol)
@@ -190,7 +196,7 @@ def test_gradients_to_images_read_what_arrives_where_it_is(name, last):
     arriving = values(*Tensor(image).conv2d(Tensor(weight), **options).shape)
     order = (0, 2, 3, 1) if last else (0, 1, 2, 3)
     found = gradient_to_image(image, weight, arriving, options).permute(*order).contiguous()
-    assert "keep the image (grid)" in log_of(found)
+    assert "image" in rows_of(log_of(found))
     exact = gradient_to_image(
         *(v.astype(np.float64) for v in (image, weight, arriving)), options, "REF"
     )
@@ -206,7 +212,7 @@ def test_windows_with_strides_may_run_backwards():
 
     image, weight = values(1, 64, 28, 29), values(64 * 12, 128)
     found = product(image, weight, "CPU")
-    assert "keep the image (grid)" in log_of(found)
+    assert "image" in rows_of(log_of(found))
     exact = product(image.astype(np.float64), weight.astype(np.float64), "REF")
     np.testing.assert_allclose(found.numpy(), exact.numpy(), rtol=1e-4, atol=2e-4)
 
@@ -238,8 +244,9 @@ def test_no_sum_of_a_tile_leaves_its_register(last):
     result = result.permute(0, 2, 3, 1).contiguous() if last else result
     (kernel,) = scheduled([(result.node, "CPU")])
     ast, log = optimize(kernel.ast, TARGET)
-    assert "tile 6 x 4 vectors" in log
-    assert ("keep the image (grid)" in log) is not last
+    (tiled,) = log.of_kind(TileMatmul)
+    assert (tiled.tile.rows, tiled.tile.vectors) == (6, 4)
+    assert tiled.rows == ("image in place" if last else "image")
     lowered = lower(ast, len(kernel.buffers), TARGET)
     renderer = LLVMRenderer(triple=TARGET.triple, vector_bits=512)
     text = renderer.render("f", lowered.phases, lowered.variables)

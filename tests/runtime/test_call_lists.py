@@ -23,12 +23,6 @@ def test_arguments_and_variables_are_patched_in_place(cpu, kernels, numbers):
     assert list(second) == [-9, -8, -7, -6, -5, -4, -3, -2]
 
 
-def test_an_empty_list_runs(cpu):
-    calls = cpu.call_list([])
-    calls.run()
-    assert calls.run_timed() == []
-
-
 def test_a_list_keeps_what_it_is_told_to(cpu, compiler, kernel_object, numbers):
     buffer, counts = numbers(4)
     library = cpu.load(kernel_object, [Entry("mark", 1)])

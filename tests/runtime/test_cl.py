@@ -6,13 +6,12 @@ import gc
 import os
 import subprocess
 import sys
-import threading
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from treadle.errors import DeviceError, InternalError, OutOfMemory, SettingError, StaleCodeError
+from treadle.errors import DeviceError, InternalError, SettingError, StaleCodeError
 from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.cl import CLDevice, find_devices
 from treadle.runtime.cl.platforms import describe, target_of
@@ -126,13 +125,6 @@ def test_broken_code_is_refused_with_the_reason(cl):
         cl.load(b"not a program", [])
 
 
-def test_too_much_memory_is_refused_and_nothing_is_lost(cl):
-    kept = memory(cl, np.arange(N, dtype=np.float32))
-    with pytest.raises(OutOfMemory, match="at most"):
-        cl.allocator.alloc(1 << 50)
-    np.testing.assert_array_equal(values(cl, kept), np.arange(N))
-
-
 def test_memory_is_counted_and_reused(cl):
     cl.allocator.trim()
     before = cl.allocator.stats.live
@@ -146,26 +138,6 @@ def test_memory_is_counted_and_reused(cl):
     gc.collect()
     assert cl.allocator.trim() > 0
     assert cl.allocator.alloc(0).nbytes == 0
-
-
-def test_many_threads_launch_at_once(cl):
-    library = cl.load(cl.build(ADD), [add_entry()])
-    wrong = []
-
-    def work(number):
-        x = np.full(N, number, np.float32)
-        for turn in range(30):
-            a, b = memory(cl, x), cl.allocator.alloc(4 * N)
-            cl.run([Launch(library.phases, [a.argument, b.argument], [turn])])
-            if not (values(cl, b) == number + turn).all():
-                wrong.append((number, turn))
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
 
 
 def test_devices_are_numbered_and_described(cl):
@@ -192,50 +164,6 @@ def run(program, **environment):
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120,
         env={**os.environ, **environment},
     )  # fmt: skip
-
-
-USE = """
-import numpy as np
-from treadle import Tensor, Device
-x = Tensor(np.ones(1000, np.float32), device="CL")
-"""
-
-
-def test_a_process_may_end_while_kernels_run(cl):
-    done = run(USE + "y = [(x * 2).realize() for _ in range(50)]\nprint('end')")
-    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-
-
-def test_two_processes_compute_at_once(cl):
-    program = USE + "print(int((x + 1).sum().item()))"
-    both = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [p.communicate(timeout=120)[0] for p in both] == ["2000\n"] * 2
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_is_told_and_its_cpu_goes_on(cl):
-    program = (
-        USE
-        + """
-import os
-x.realize()
-child = os.fork()
-if child == 0:
-    try:
-        (x + 1).numpy()
-    except Exception as error:
-        print(type(error).__name__, "forked" in str(error), flush=True)
-    print((Tensor([1.0, 2.0], device="CPU") + 1).tolist(), flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print((x + 1).sum().item())
-"""
-    )
-    done = run(program)
-    assert done.stdout.splitlines() == ["DeviceError True", "[2.0, 3.0]", "2000.0"], done.stderr
 
 
 BLOCK = """

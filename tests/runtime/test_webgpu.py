@@ -6,12 +6,11 @@ import dataclasses
 import os
 import subprocess
 import sys
-import threading
 
 import numpy as np
 import pytest
 
-from treadle.errors import DeviceError, InternalError, OutOfMemory, SettingError
+from treadle.errors import DeviceError, InternalError, SettingError
 from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.webgpu import WebGPUDevice, describe
 from treadle.runtime.webgpu.adapter import backend_type
@@ -115,63 +114,19 @@ def test_memory_larger_than_a_binding_is_bound_in_parts():
     assert found.sum() == 64 * 3
 
 
-def test_odd_numbers_of_bytes_are_copied(gpu):
-    for count in (1, 2, 3, 5, 1023):
-        data = np.arange(count, dtype=np.uint8)
-        buffer, found = memory(gpu, data), np.empty(count, np.uint8)
-        gpu.read(buffer, found.data)
-        np.testing.assert_array_equal(found, data)
-    assert gpu.allocator.alloc(0).nbytes == 0
-
-
 def test_broken_code_is_refused_with_the_reason(gpu):
     with pytest.raises(InternalError, match=r"Dawn rejected generated code.*parsing WGSL"):
         gpu.load(b"fn f( {", [])
     np.testing.assert_array_equal(values(gpu, memory(gpu, np.ones(4, np.float32))), 1)
 
 
-def test_too_much_memory_is_refused_and_nothing_is_lost(gpu):
-    kept = memory(gpu, np.ones(N, np.float32))
-    with pytest.raises(OutOfMemory, match="at most"):
-        gpu.allocator.alloc(1 << 50)
-    np.testing.assert_array_equal(values(gpu, kept), 1)
-
-
-def test_pointers_and_views_are_refused_by_name(gpu):
-    with pytest.raises(DeviceError, match="WEBGPU cannot use memory of somebody else"):
-        gpu.allocator.from_pointer(1 << 20, 16)
-    with pytest.raises(DeviceError, match="no access to WEBGPU memory"):
-        gpu.allocator.alloc(16).view()
-
-
-def test_a_lost_device_says_so_and_others_go_on():
-    gpu, other = opened(), opened()
-    buffer = memory(gpu, np.ones(N, np.float32))
-    gpu.destroy()
-    for use in (gpu.synchronize, lambda: values(gpu, buffer), lambda: gpu.run([])):
-        with pytest.raises(DeviceError, match="the device was lost"):
-            use()
-    np.testing.assert_array_equal(values(other, memory(other, np.ones(4, np.float32))), 1)
-
-
-def test_two_threads_launch_at_once(gpu):
-    library = gpu.load(ADD.encode(), [add_entry()])
-    wrong = []
-
-    def work(number):
-        x = np.full(N, number, np.float32)
-        for _ in range(20):
-            a, b = memory(gpu, x), gpu.allocator.alloc(4 * N)
-            gpu.run([Launch(library.phases, [a.argument, b.argument], INTEGERS)])
-            if not (values(gpu, b) == number + 10).all():
-                wrong.append(number)
-
-    threads = [threading.Thread(target=work, args=(i,)) for i in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
-    assert not wrong
+def test_what_cannot_be_bound_is_refused_with_the_reason(gpu):
+    library, other = gpu.load(ADD.encode(), [add_entry()]), opened()
+    here, there = memory(gpu, np.ones(N, np.float32)), memory(other, np.ones(N, np.float32))
+    for _ in range(2):
+        with pytest.raises(DeviceError, match=r"^WEBGPU: .*[Dd]evice"):
+            gpu.run([Launch(library.phases, [here.argument, there.argument], INTEGERS)])
+    np.testing.assert_array_equal(values(gpu, here), 1)
 
 
 def test_backends_have_two_spellings():
@@ -197,41 +152,6 @@ except Exception as error:
     print(type(error).__name__, error)
     raise SystemExit
 """
-
-
-def test_a_process_may_end_while_kernels_run(gpu):
-    done = run(USE + "y = [(x * 2).realize() for _ in range(50)]\nprint('end')")
-    assert (done.returncode, done.stdout) == (0, "end\n"), done.stderr
-
-
-def test_two_processes_compute_at_once(gpu):
-    program = USE + "print(int((x + 1).sum().item()))"
-    both = [
-        subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
-        for _ in range(2)
-    ]
-    assert [p.communicate(timeout=120)[0] for p in both] == ["2000\n"] * 2
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
-def test_a_forked_child_is_told(gpu):
-    program = (
-        USE
-        + """
-import os
-child = os.fork()
-if child == 0:
-    try:
-        (x + 1).numpy()
-    except Exception as error:
-        print(type(error).__name__, "forked" in str(error), flush=True)
-    os._exit(0)
-os.waitpid(child, 0)
-print((x + 1).sum().item())
-"""
-    )
-    done = run(program)
-    assert done.stdout.splitlines() == ["DeviceError True", "2000.0"], done.stderr
 
 
 def test_without_a_driver_the_command_is_named(gpu):

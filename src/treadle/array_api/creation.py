@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from ..dtype import to_dtype
 from ..errors import CopyError
 from ..explained import explain_all
 from ..tensor import Tensor
-from ..tensor.operands import is_scalar
+from ..tensor.operands import Operand, is_scalar
+from ..tensor.types import DTypeLike
 from .signatures import check_tensor
 
 __all__ = [
@@ -18,7 +19,12 @@ __all__ = [
 
 
 def asarray(
-    obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None
+    obj: Any,
+    /,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
+    copy: bool | None = None,
 ) -> Tensor:
     """`obj` as a tensor: a tensor, a scalar, nested lists of them, an array, bytes.
 
@@ -37,7 +43,9 @@ def asarray(
             )
         return obj.clone() if copy and found is obj else found
     if is_scalar(obj) and hasattr(obj, "dtype"):
-        obj = obj.__array__()  # NumPy's float64 is a Python float, and has a dtype nevertheless
+        obj = cast(
+            "Any", obj
+        ).__array__()  # NumPy's float64 is a Python float, and has a dtype nevertheless
     if copy is not False:
         return Tensor(obj, device=device, dtype=dtype)
     if not hasattr(obj, "__dlpack__"):
@@ -45,12 +53,12 @@ def asarray(
     return asarray(from_dlpack(obj, device=device, copy=False), dtype=dtype, copy=False)
 
 
-def _converted(x: Tensor, dtype: Any, device: Any) -> Tensor:
+def _converted(x: Tensor, dtype: DTypeLike | None, device: Any) -> Tensor:
     moved = x if device is None else x.to(device)
     return moved if dtype is None or to_dtype(dtype) is moved.dtype else moved.cast(dtype)
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """The memory of another library's array, shared where it can be, in its shape and dtype.
 
     Raises ExchangeError, a BufferError; see `Tensor.from_dlpack`.
@@ -61,8 +69,8 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> T
 
 
 def arange(
-    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None,
-    device: Any = None,
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:  # fmt: skip
     """A vector: start, start + step, ... before `stop`; with one number, 0, 1, ... before that one.
 
@@ -73,8 +81,8 @@ def arange(
 
 
 def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None,
-    endpoint: bool = True,
+    start: float, stop: float, /, num: int, *, dtype: DTypeLike | None = None,
+    device: str | None = None, endpoint: bool = True,
 ) -> Tensor:  # fmt: skip
     """`num` numbers evenly apart, (num,), from `start` to `stop`, which is left out without
     `endpoint`.
@@ -87,7 +95,11 @@ def linspace(
 
 
 def full(
-    shape: int | tuple[int, ...], fill_value: Any, *, dtype: Any = None, device: Any = None
+    shape: int | tuple[int, ...],
+    fill_value: Operand,
+    *,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """`fill_value` everywhere in `shape`; in the default dtype of its kind, unless one is given.
 
@@ -97,17 +109,23 @@ def full(
     return Tensor.full(shape, fill_value, device=device, dtype=dtype)
 
 
-def zeros(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+def zeros(
+    shape: int | tuple[int, ...], *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """0 everywhere in `shape`, float32 unless a dtype is given. Raises ShapeError."""
     return Tensor.zeros(shape, dtype=dtype, device=device)
 
 
-def ones(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+def ones(
+    shape: int | tuple[int, ...], *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """1 everywhere in `shape`, float32 unless a dtype is given. Raises ShapeError."""
     return Tensor.ones(shape, dtype=dtype, device=device)
 
 
-def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty(
+    shape: int | tuple[int, ...], *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Values that are not defined, in `shape`, float32 unless another is given.
 
     Raises ShapeError.
@@ -115,7 +133,9 @@ def empty(shape: int | tuple[int, ...], *, dtype: Any = None, device: Any = None
     return Tensor.empty(shape, dtype=dtype, device=device)
 
 
-def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Tensor:
+def full_like(
+    x: Tensor, /, fill_value: Operand, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """`fill_value` in the shape of `x`, and in its dtype and on its device unless given.
 
     Raises DTypeError for an integer that does not fit.
@@ -123,23 +143,33 @@ def full_like(x: Tensor, /, fill_value: Any, *, dtype: Any = None, device: Any =
     return check_tensor("full_like", x).full_like(fill_value, dtype=dtype, device=device)
 
 
-def zeros_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def zeros_like(
+    x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """0 in the shape of `x`, and in its dtype and on its device unless given."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
-def ones_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def ones_like(x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None) -> Tensor:
     """1 in the shape of `x`, and in its dtype and on its device unless given."""
     return full_like(x, 1, dtype=dtype, device=device)
 
 
-def empty_like(x: Tensor, /, *, dtype: Any = None, device: Any = None) -> Tensor:
+def empty_like(
+    x: Tensor, /, *, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """Values that are not defined, in the shape and dtype of `x` and on its device unless given."""
     return full_like(x, 0, dtype=dtype, device=device)
 
 
 def eye(
-    n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None
+    n_rows: int,
+    n_cols: int | None = None,
+    /,
+    *,
+    k: int = 0,
+    dtype: DTypeLike | None = None,
+    device: str | None = None,
 ) -> Tensor:
     """(n_rows, n_cols) with ones on the diagonal `k`, counted upwards from the main one.
 

@@ -15,6 +15,7 @@ from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.operands import is_scalar, weak_dtype
 from ..tensor.shapes import broadcast_shapes
+from ..tensor.types import DTypeLike
 from .creation import asarray
 from .signatures import check_tensor
 
@@ -24,7 +25,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-def astype(x: Tensor, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Tensor:
+def astype(
+    x: Tensor, dtype: DTypeLike, /, *, copy: bool = True, device: str | None = None
+) -> Tensor:
     """The elements as `dtype`; `x` itself only if nothing is to be done and `copy` is False.
 
     Raises DTypeError for complex numbers as real ones.
@@ -64,7 +67,7 @@ def can_cast(from_: Any, to: Any, /) -> bool:
     return _family(source) == _family(target) and least_upper_dtype(source, target) is target
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     """Whether `dtype` is of a kind (by the standard's name), is a dtype, or any of a tuple of both.
 
     Raises DTypeError for a kind that there is not.

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..explained import explain_all
 from ..tensor import Tensor
+from ..tensor.operands import Operand
 from .signatures import Binary, Unary, binary, check_tensor, unary
 
 __all__ = [
@@ -109,7 +108,7 @@ def imag(x: Tensor, /) -> Tensor:
     return x.imag if check_tensor("imag", x).dtype.is_complex else x.zeros_like()
 
 
-def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
+def clip(x: Tensor, /, min: Operand | None = None, max: Operand | None = None) -> Tensor:
     """Elements not below `min` and not above `max`, in the dtype of `x`; NaN where any of them is.
 
     Bounds are scalars, or tensors that broadcast with `x`; None is no bound. Raises ShapeError, and
@@ -123,7 +122,7 @@ def clip(x: Tensor, /, min: Any = None, max: Any = None) -> Tensor:
     return result.clone() if result is x else result
 
 
-def _bound(x: Tensor, value: Any) -> Any:
+def _bound(x: Tensor, value: Operand) -> Operand:
     if isinstance(value, Tensor):
         return value.cast(x.dtype)
     if isinstance(value, int) and x.dtype.is_int:

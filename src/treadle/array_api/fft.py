@@ -6,10 +6,11 @@ fft(x, n=8)    irfftn(x, axes=(0, 1))    fftfreq(8, d=0.5)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Literal, TypeAlias
 
 from ..explained import explain_all
 from ..tensor import Tensor
+from ..tensor.types import DTypeLike
 from .signatures import check_tensor
 
 __all__ = [
@@ -60,7 +61,9 @@ rfftn: Transform = _along_several(Tensor.rfftn)
 irfftn: Transform = _along_several(Tensor.irfftn)
 
 
-def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def fftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """The frequency of each element of an `fft` of `n` numbers that are `d` apart: (n,).
 
     float32 unless a dtype is given. Raises ShapeError, and DTypeError for one of no floats.
@@ -68,7 +71,9 @@ def fftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None)
     return Tensor.fftfreq(n, d, dtype=dtype, device=device)
 
 
-def rfftfreq(n: int, /, *, d: float = 1.0, dtype: Any = None, device: Any = None) -> Tensor:
+def rfftfreq(
+    n: int, /, *, d: float = 1.0, dtype: DTypeLike | None = None, device: str | None = None
+) -> Tensor:
     """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 + 1,).
 
     float32 unless a dtype is given. Raises ShapeError, and DTypeError for one of no floats.

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..backends import backend_of
 from ..dtype import DType, complex_of, dtypes
 from ..engine.devices import Device
@@ -27,7 +25,7 @@ _DTYPES = (
 class Info:
     """`__array_namespace_info__()`: plain data, by the standard's names for it."""
 
-    def capabilities(self) -> dict[str, Any]:
+    def capabilities(self) -> dict[str, bool | int | None]:
         """Masks are indices, values may decide shapes, and axes are as many as one likes."""
         return {"boolean indexing": True, "data-dependent shapes": True, "max dimensions": None}
 
@@ -42,7 +40,7 @@ class Info:
         ]
         return list(dict.fromkeys((self.default_device(), *usable)))
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, DType]:
+    def default_dtypes(self, *, device: str | None = None) -> dict[str, DType]:
         """What Python numbers become, and the dtype of places and counts; alike on all devices."""
         return {
             "real floating": dtypes.default_float,
@@ -51,7 +49,9 @@ class Info:
             "indexing": dtypes.int32,
         }
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, DType]:
+    def dtypes(
+        self, *, device: str | None = None, kind: str | tuple[str, ...] | None = None
+    ) -> dict[str, DType]:
         """The standard's dtypes, by name, that a device computes in; of a kind as for `isdtype`.
 
         Raises DTypeError for a kind that there is not, DeviceError for such a device.

@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple
 
 from ..explained import explain_all
 from ..tensor import Tensor
+from ..tensor.types import DTypeLike
 from .signatures import Unary, check_tensor, unary
 
 __all__ = [
@@ -200,7 +201,7 @@ def diagonal(x: Tensor, /, *, offset: int = 0) -> Tensor:
     return check_tensor("diagonal", x).diagonal(offset, -2, -1)
 
 
-def trace(x: Tensor, /, *, offset: int = 0, dtype: Any = None) -> Tensor:
+def trace(x: Tensor, /, *, offset: int = 0, dtype: DTypeLike | None = None) -> Tensor:
     """The sum of a diagonal of the last two axes, which vanish.
 
     Integers give at least int32 or uint32; `dtype` converts first. Raises ShapeError.

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ..errors import DTypeError, ShapeError
 from ..explained import explain_all
 from ..ir.shape import same_size
 from ..tensor import Tensor
 from ..tensor.shapes import resolve_axes
+from ..tensor.types import Axes, Sizes
 from .signatures import check_tensor
 
 __all__ = [
@@ -71,7 +71,7 @@ def flip(x: Tensor, /, *, axis: int | tuple[int, ...] | None = None) -> Tensor:
     return check_tensor("flip", x).flip(resolve_axes("flip", axis, x.ndim))
 
 
-def moveaxis(x: Tensor, source: Any, destination: Any, /) -> Tensor:
+def moveaxis(x: Tensor, source: Axes, destination: Axes, /) -> Tensor:
     """Axes `source` moved to places `destination`, the others in order; the dtype stays.
 
     Raises ShapeError, IndexOutOfRange.
@@ -94,7 +94,7 @@ def reshape(x: Tensor, /, shape: tuple[int, ...], *, copy: bool | None = None) -
     return result.clone() if copy else result
 
 
-def roll(x: Tensor, /, shift: Any, *, axis: Any = None) -> Tensor:
+def roll(x: Tensor, /, shift: Sizes, *, axis: Axes = None) -> Tensor:
     """Elements moved along axes, or along the flat tensor; those that leave come in again.
 
     Shape and dtype stay. Raises ShapeError where there is not one shift for each axis,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 from ..errors import ShapeError
 from ..explained import explain_all
 from ..tensor import Tensor
 from ..tensor.counting import UniqueAll, UniqueCounts, UniqueInverse
+from ..tensor.operands import Operand
 from .signatures import check_tensor
 
 __all__ = [
@@ -55,7 +56,12 @@ def nonzero(x: Tensor, /) -> tuple[Tensor, ...]:
 
 
 def searchsorted(
-    x1: Tensor, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None
+    x1: Tensor,
+    x2: Operand,
+    /,
+    *,
+    side: Literal["left", "right"] = "left",
+    sorter: Tensor | None = None,
 ) -> Tensor:
     """Where the elements of `x2` would be inserted into the ascending vector `x1`: int32 in its
     shape.
@@ -66,7 +72,7 @@ def searchsorted(
     return check_tensor("searchsorted", x1).searchsorted(x2, side=side, sorter=sorter)
 
 
-def where(condition: Tensor, x1: Any, x2: Any, /) -> Tensor:
+def where(condition: Tensor, x1: Operand, x2: Operand, /) -> Tensor:
     """`x1` where the condition holds, else `x2`; either may be a Python scalar.
 
     All three broadcast, the dtypes of the two promote. Raises ShapeError.

@@ -14,17 +14,17 @@ from typing import Any, TypeAlias
 
 from ..errors import DTypeError
 from ..tensor import Tensor
-from ..tensor.operands import is_scalar, scalar_node, weak_dtype
+from ..tensor.operands import Operand, is_scalar, scalar_node, weak_dtype
 
 __all__ = ["Binary", "Unary", "binary", "check_tensor", "unary"]
 
 _WIDTH = 96  # of lines of docstrings
 
 Unary: TypeAlias = Callable[[Tensor], Tensor]
-Binary: TypeAlias = Callable[[Any, Any], Tensor]
+Binary: TypeAlias = Callable[[Operand, Operand], Tensor]
 
 
-def check_tensor(name: str, x: Any) -> Tensor:
+def check_tensor(name: str, x: object) -> Tensor:
     """`x` itself. Raises DTypeError for anything but a tensor: lists and arrays are not taken."""
     if isinstance(x, Tensor):
         return x
@@ -48,16 +48,17 @@ def binary(method: Callable[..., Tensor], name: str = "") -> Binary:
     """
     name = name or method.__name__
 
-    def operator(x1: Any, x2: Any, /) -> Tensor:
+    def operator(x1: Operand, x2: Operand, /) -> Tensor:
         if is_scalar(x1):
             return method(_like(name, x1, check_tensor(name, x2)), x2)
-        return method(check_tensor(name, x1), _like(name, x2, x1) if is_scalar(x2) else x2)
+        tensor = check_tensor(name, x1)
+        return method(tensor, _like(name, x2, tensor) if is_scalar(x2) else x2)
 
     text = f"{_text_of(method, 'x1', 'x2')}\n\n{textwrap.fill(_SCALARS, _WIDTH)}"
     return _named(operator, name, text)
 
 
-def _like(name: str, scalar: Any, tensor: Tensor) -> Tensor:
+def _like(name: str, scalar: complex, tensor: Tensor) -> Tensor:
     node = scalar_node(name, scalar, weak_dtype(scalar, tensor.dtype))
     return Tensor._of(node, tensor.device)
 

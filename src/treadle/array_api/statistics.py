@@ -5,11 +5,10 @@ Sums and products of integers narrower than `int32` are `int32`, of unsigned one
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..dtype import sum_acc_dtype
 from ..explained import explain_all
 from ..tensor import Tensor
+from ..tensor.types import DTypeLike
 from .signatures import check_tensor
 
 __all__ = [
@@ -20,7 +19,9 @@ __all__ = [
 Axis = int | tuple[int, ...] | None
 
 
-def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def sum(
+    x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The sum over some axes, or all; they vanish, or stay with size 1 for `keepdims`.
 
     Integers give at least int32 or uint32; `dtype` converts first. Raises IndexOutOfRange.
@@ -28,7 +29,9 @@ def sum(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = 
     return check_tensor("sum", x).sum(axis, keepdims, dtype)
 
 
-def prod(x: Tensor, /, *, axis: Axis = None, dtype: Any = None, keepdims: bool = False) -> Tensor:
+def prod(
+    x: Tensor, /, *, axis: Axis = None, dtype: DTypeLike | None = None, keepdims: bool = False
+) -> Tensor:
     """The product over some axes, or all; they vanish, or stay with size 1 for `keepdims`.
 
     Integers give at least int32 or uint32, unless a `dtype` is given. Raises IndexOutOfRange.
@@ -101,7 +104,12 @@ def any(x: Tensor, /, *, axis: Axis = None, keepdims: bool = False) -> Tensor:
 
 
 def cumulative_sum(
-    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Tensor,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Tensor:
     """Running sums along an axis, which a vector need not name, in this shape.
 
@@ -112,7 +120,12 @@ def cumulative_sum(
 
 
 def cumulative_prod(
-    x: Tensor, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+    x: Tensor,
+    /,
+    *,
+    axis: int | None = None,
+    dtype: DTypeLike | None = None,
+    include_initial: bool = False,
 ) -> Tensor:
     """Running products along an axis, which a vector need not name, in this shape.
 
@@ -124,7 +137,13 @@ def cumulative_prod(
 
 
 def diff(
-    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None
+    x: Tensor,
+    /,
+    *,
+    axis: int = -1,
+    n: int = 1,
+    prepend: Tensor | None = None,
+    append: Tensor | None = None,
 ) -> Tensor:
     """Each element less the one before it on an axis, `n` times over: `n` elements less.
 
@@ -133,7 +152,7 @@ def diff(
     return check_tensor("diff", x).diff(n, axis, prepend, append)
 
 
-def _widened(x: Tensor, dtype: Any) -> Any:
+def _widened(x: Tensor, dtype: DTypeLike | None) -> DTypeLike | None:
     """The dtype of sums for products of integers, too, where none is given."""
     return dtype if dtype is not None or x.dtype.is_inexact else sum_acc_dtype(x.dtype)
 

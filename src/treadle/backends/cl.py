@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from .record import GPU_NODES, Backend, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..runtime.base import Device
     from ..target import Target
 
 __all__ = ["CL"]
@@ -24,7 +25,7 @@ def _renderer(target: Target, contract: bool) -> Any:
     return OpenCLRenderer(target, contract)
 
 
-def _open(request: Request) -> Any:
+def _open(request: Request) -> Device:
     from ..runtime.cl import CLDevice
 
     return CLDevice(request.name, request.index, request.arch)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import functools
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import DeviceError
 from ..target import Target, nvidia_target
 from .record import Backend, CompileIR, Emulation, Request, Toolchain
+
+if TYPE_CHECKING:
+    from ..runtime.base import Device
 
 __all__ = ["CUDA", "NVRTC", "PTX"]
 
@@ -55,7 +58,7 @@ PTX = Toolchain("PTX", "embedded LLVM", _ptx, _ptx_renderer, _target, spellings=
 # -- the device -----------------------------------------------------------------------------------
 
 
-def _open(request: Request) -> Any:
+def _open(request: Request) -> Device:
     from ..runtime.cuda import CUDADevice, target_of
 
     return CUDADevice(

@@ -11,15 +11,32 @@ keeps no running ones: the libraries differ in how such state is kept, not in it
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Protocol
 
-from .work import Input
+from .libraries.base import Library
+from .work import Array, Input
 
-__all__ = ["Decoder", "DigitNet", "Perceptron", "Recurrent", "ResNet"]
+__all__ = ["Decoder", "DigitNet", "Network", "Perceptron", "Recurrent", "ResNet"]
 
 Weights = dict[str, Input]
+
+
+class Network(Protocol):
+    """What rows need of each of them."""
+
+    @property
+    def weights(self) -> Weights: ...
+
+    @property
+    def flops(self) -> float: ...
+
+    @property
+    def scores(self) -> Callable[..., Array]: ...
+
+    @property
+    def loss(self) -> Callable[..., Array]: ...
 
 
 def _matrix(out: int, *inner: int) -> Input:
@@ -88,11 +105,11 @@ class ResNet:
                 yield _Conv(f"block{block}.past", channels, out, 1, stride, size)
             channels = out
 
-    def scores(self, lib: Any, w: Any, x: Any) -> Any:
+    def scores(self, lib: Library[Array], w: Mapping[str, Array], x: Array) -> Array:
         """(batch, 3, size, size) to (batch, classes)."""
         convs = {conv.name: conv for conv in self._convolutions()}
 
-        def conv(name: str, x: Any) -> Any:
+        def conv(name: str, x: Array) -> Array:
             how = convs[name]
             x = lib.conv2d(x, w[name], stride=how.stride, padding=how.kernel // 2)
             parts = ("norm.scale", "norm.shift", "mean", "variance")
@@ -105,7 +122,7 @@ class ResNet:
             x = lib.relu(conv(f"block{block}.far", near) + past)
         return lib.linear(lib.mean(x, (2, 3)), w["scores"], w["scores.bias"])
 
-    def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
+    def loss(self, lib: Library[Array], w: Mapping[str, Array], x: Array, labels: Array) -> Array:
         return lib.cross_entropy(self.scores(lib, w, x), labels)
 
 
@@ -147,7 +164,9 @@ class Decoder:
         looks = 2 * self.layers * self.width * (self.tokens + self.past)
         return 2.0 * self.tokens * (matrices + looks)
 
-    def scores(self, lib: Any, w: Any, tokens: Any, *caches: Any) -> Any:
+    def scores(
+        self, lib: Library[Array], w: Mapping[str, Array], tokens: Array, *caches: Array
+    ) -> Array:
         """(1, tokens) words to (1, tokens, words)."""
         x = lib.embedding(w["words"], tokens) + w["places"]
         for layer in range(self.layers):
@@ -156,14 +175,23 @@ class Decoder:
             x = x + self._wide(lib, w, layer, self._norm(lib, w, f"{layer}.between", x))
         return lib.linear(self._norm(lib, w, "last", x), w["words"], None)
 
-    def loss(self, lib: Any, w: Any, tokens: Any, labels: Any) -> Any:
+    def loss(
+        self, lib: Library[Array], w: Mapping[str, Array], tokens: Array, labels: Array
+    ) -> Array:
         scores = self.scores(lib, w, tokens)
         return lib.cross_entropy(scores.reshape((self.tokens, self.words)), labels)
 
-    def _norm(self, lib: Any, w: Any, name: str, x: Any) -> Any:
+    def _norm(self, lib: Library[Array], w: Mapping[str, Array], name: str, x: Array) -> Array:
         return lib.layer_norm(x, w[f"{name}.scale"], w[f"{name}.shift"])
 
-    def _attention(self, lib: Any, w: Any, layer: int, x: Any, past: tuple[Any, ...]) -> Any:
+    def _attention(
+        self,
+        lib: Library[Array],
+        w: Mapping[str, Array],
+        layer: int,
+        x: Array,
+        past: tuple[Array, ...],
+    ) -> Array:
         qkv = lib.linear(x, w[f"{layer}.qkv"], w[f"{layer}.qkv.bias"])
         shape = (1, self.tokens, self.heads, self.width // self.heads)
         q, k, v = (lib.permute(y.reshape(shape), (0, 2, 1, 3)) for y in lib.split(qkv, 3, 2))
@@ -173,7 +201,7 @@ class Decoder:
         flat = found.reshape((1, self.tokens, self.width))
         return lib.linear(flat, w[f"{layer}.out"], w[f"{layer}.out.bias"])
 
-    def _wide(self, lib: Any, w: Any, layer: int, x: Any) -> Any:
+    def _wide(self, lib: Library[Array], w: Mapping[str, Array], layer: int, x: Array) -> Array:
         x = lib.gelu(lib.linear(x, w[f"{layer}.wide"], w[f"{layer}.wide.bias"]))
         return lib.linear(x, w[f"{layer}.narrow"], w[f"{layer}.narrow.bias"])
 
@@ -191,13 +219,13 @@ class DigitNet:
     def flops(self) -> float:
         return 2.0 * (64 * 16 * 9 + 64 * 32 * 16 * 9 + 512 * 10)
 
-    def scores(self, lib: Any, w: Any, x: Any) -> Any:
+    def scores(self, lib: Library[Array], w: Mapping[str, Array], x: Array) -> Array:
         """(batch, 1, 8, 8) to (batch, 10)."""
         x = lib.relu(lib.conv2d(x, w["near"], padding=1))
         x = lib.max_pool2d(lib.relu(lib.conv2d(x, w["far"], padding=1)), 2, 2, 0)
         return lib.linear(x.reshape((-1, 512)), w["scores"], w["scores.bias"])
 
-    def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
+    def loss(self, lib: Library[Array], w: Mapping[str, Array], x: Array, labels: Array) -> Array:
         return lib.cross_entropy(self.scores(lib, w, x), labels)
 
 
@@ -217,13 +245,13 @@ class Perceptron:
     def flops(self) -> float:
         return sum(2.0 * a * b for a, b in zip(self.widths, self.widths[1:], strict=False))
 
-    def scores(self, lib: Any, w: Any, x: Any) -> Any:
+    def scores(self, lib: Library[Array], w: Mapping[str, Array], x: Array) -> Array:
         """(batch, widths[0]) to (batch, widths[-1])."""
         for n in range(len(self.widths) - 1):
             x = lib.linear(lib.relu(x) if n else x, w[f"layer{n}"], w[f"layer{n}.bias"])
         return x
 
-    def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
+    def loss(self, lib: Library[Array], w: Mapping[str, Array], x: Array, labels: Array) -> Array:
         return lib.cross_entropy(self.scores(lib, w, x), labels)
 
 
@@ -250,12 +278,12 @@ class Recurrent:
         each = 4 * self.hidden * (self.width + self.hidden) + self.hidden * self.classes
         return 2.0 * self.steps * each
 
-    def scores(self, lib: Any, w: Any, x: Any) -> Any:
+    def scores(self, lib: Library[Array], w: Mapping[str, Array], x: Array) -> Array:
         """(steps, batch, width) to (steps, batch, classes)."""
         names = ("input", "hidden", "input.bias", "hidden.bias")
         states = lib.lstm(x, *(w[name] for name in names))
         return lib.linear(states, w["scores"], w["scores.bias"])
 
-    def loss(self, lib: Any, w: Any, x: Any, labels: Any) -> Any:
+    def loss(self, lib: Library[Array], w: Mapping[str, Array], x: Array, labels: Array) -> Array:
         """Labels are those of all steps, one after the other."""
         return lib.cross_entropy(self.scores(lib, w, x).reshape((-1, self.classes)), labels)

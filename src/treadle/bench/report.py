@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from .machine import Ceilings
 from .peers import PEERS
@@ -45,7 +44,7 @@ class Report:
         return found
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(report: Report) -> dict[str, object]:
     """Everything that was measured, seconds of each round included."""
     rows = [
         {

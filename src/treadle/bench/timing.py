@@ -8,7 +8,6 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
 __all__ = ["interleave", "median_ratio", "timed"]
 
@@ -18,7 +17,7 @@ MAX_BURST, BURST_SECONDS = 9, 0.01
 SLOW = 0.25  # seconds; nothing that wakes up matters here
 
 
-def timed(function: Callable[[], Any]) -> float:
+def timed(function: Callable[[], object]) -> float:
     """The wall time of one call, in seconds."""
     start = time.perf_counter()
     function()
@@ -26,7 +25,7 @@ def timed(function: Callable[[], Any]) -> float:
 
 
 def interleave(
-    runs: Mapping[str, Callable[[], Any]], rounds: int, budget: float = 2.0
+    runs: Mapping[str, Callable[[], object]], rounds: int, budget: float = 2.0
 ) -> dict[str, list[float]]:
     """Seconds a call of each run in each round.
 
@@ -44,7 +43,7 @@ def interleave(
     return times
 
 
-def _burst(run: Callable[[], Any]) -> float:
+def _burst(run: Callable[[], object]) -> float:
     """The median time of some calls in a row, after one that is not counted.
 
     First the neighbour's worker threads get the time to fall asleep: some spin for milliseconds,

@@ -7,7 +7,6 @@ video, pictures of 1 GB     headers read, too: sizes, order, types
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
 
 import numpy as np
 
@@ -38,7 +37,7 @@ def video_overheads(quick: bool) -> list[Overhead]:
     ]
 
 
-def _reading(read: Callable[[bytes], Iterable[Any]], size: int) -> Callable[[], float]:
+def _reading(read: Callable[[bytes], Iterable[object]], size: int) -> Callable[[], float]:
     def measure() -> float:
         data = _stream(size)
         return min(timed(lambda: sum(1 for _ in read(data))) for _ in range(RUNS)) * 1e9 / len(data)

@@ -10,17 +10,55 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = [
-    "AS_FAST", "BANDWIDTH", "COMPILERS", "NINE_TENTHS", "TENTH_OF_NUMPY", "TORCH", "TWICE",
-    "TWICE_AND_COMPILED", "Bar", "Input", "Work",
+    "AS_FAST",
+    "BANDWIDTH",
+    "COMPILERS",
+    "NINE_TENTHS",
+    "TENTH_OF_NUMPY",
+    "TORCH",
+    "TWICE",
+    "TWICE_AND_COMPILED",
+    "Array",
+    "Bar",
+    "Form",
+    "Input",
+    "Task",
+    "Work",
 ]  # fmt: skip
 
 Form = Callable[..., Any]
+Task = Literal["result", "gradients", "training", "update"]
 Shape = tuple[int, ...]
 
 BLOCK = 1_000_003  # values that repeat in every input; a prime, so that no two rows are alike
+
+
+class Array(Protocol):
+    """A tensor of whichever library: what forms do to it themselves, all else is the library's."""
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def T(self) -> Self: ...
+
+    def __add__(self, other: Self | float, /) -> Self: ...
+    def __radd__(self, other: float, /) -> Self: ...
+    def __sub__(self, other: Self | float, /) -> Self: ...
+    def __mul__(self, other: Self | float, /) -> Self: ...
+    def __rmul__(self, other: float, /) -> Self: ...
+    def __matmul__(self, other: Self, /) -> Self: ...
+    def __getitem__(self, index: tuple[slice, ...], /) -> Self: ...
+    def sum(self, axis: int | None, /) -> Self: ...
+    def argmax(self, axis: int, /) -> Self: ...
+    def cumsum(self, axis: int, /) -> Self: ...
+    def reshape(self, shape: Shape, /) -> Self: ...
 
 
 @dataclass(frozen=True)
@@ -37,7 +75,7 @@ class Input:
     scale: float = 1.0
     definite: bool = False
 
-    def array(self, seed: int) -> Any:
+    def array(self, seed: int) -> np.ndarray:
         """The same values for every library."""
         import ml_dtypes  # noqa: F401  # which names bfloat16
         import numpy as np
@@ -97,7 +135,7 @@ class Work:
     bars: tuple[Bar, ...]
     out: Form | None = None
     weights: Mapping[str, Input] = field(default_factory=dict)
-    task: Literal["result", "gradients", "training", "update"] = "result"
+    task: Task = "result"
     wanted: tuple[int, ...] = ()
     random: bool = False
     repeat: int = 1  # runs that are started before they are waited for
@@ -108,7 +146,7 @@ class Work:
         """How many times a Run does the work."""
         return self.repeat * self.film
 
-    def call(self, library: Any, weights: Mapping[str, Any], inputs: Sequence[Any]) -> Any:
+    def call(self, library: object, weights: Mapping[str, object], inputs: Sequence[object]) -> Any:
         """The form's result."""
         given = (weights,) if self.weights else ()
         return self.form(library, *given, *inputs)

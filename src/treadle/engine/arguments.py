@@ -24,7 +24,7 @@ from ..kinds import shown
 from .effects import copied
 from .memory import Memory, buffers_of, memory_of
 from .realized import is_backed, resolve
-from .storages import claimed
+from .storages import Captured, claimed
 
 __all__ = [
     "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
@@ -41,7 +41,7 @@ _RESHAPE, _BUFFER = Op.RESHAPE, Op.BUFFER  # an Enum looks its members up in Pyt
 class Found:
     """What nested arguments hold: tensors, and sizes made of variables that are bound."""
 
-    tensors: list[Any] = field(default_factory=list)
+    tensors: list[Captured] = field(default_factory=list)
     sizes: list[Node] = field(default_factory=list)
 
     def values(self) -> dict[str, int]:
@@ -148,7 +148,7 @@ class Argument(NamedTuple):
     number: int
 
 
-def with_arguments(value: Any, tensors: Sequence[Any]) -> Any:
+def with_arguments(value: Any, tensors: Sequence[Captured]) -> Any:
     """A captured result with this call's arguments in their places."""
     if isinstance(value, Argument):
         return tensors[value.number]
@@ -324,7 +324,7 @@ def shares_less(old: Any, new: Any) -> bool:
     return same and all(now[3] == at or now[3] == was[3] for at, (was, now) in enumerate(pairs))
 
 
-def told_apart(tensors: Sequence[Any], nodes: list[Node]) -> list[Node]:
+def told_apart(tensors: Sequence[Captured], nodes: list[Node]) -> list[Node]:
     """`nodes`, the memory of `tensors`, each in its own: equal graphs are computed only once.
 
     Nor is it memory that a tensor which is no argument is written to in.
@@ -342,7 +342,7 @@ def told_apart(tensors: Sequence[Any], nodes: list[Node]) -> list[Node]:
     return found
 
 
-def same_objects(tensors: Sequence[Any]) -> frozenset[tuple[int, int]]:
+def same_objects(tensors: Sequence[Captured]) -> frozenset[tuple[int, int]]:
     """The places at which a tensor stands once more, each with its first."""
     first: dict[int, int] = {}
     pairs = [(first.setdefault(id(tensor), at), at) for at, tensor in enumerate(tensors)]

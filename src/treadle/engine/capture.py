@@ -43,7 +43,9 @@ from .realized import (
 from .run import lock, realize, whatever_interrupts
 from .steps import HostCall, Run, Step, Transfer
 from .storages import (
+    Captured,
     Storage,
+    Stored,
     bases_to_write,
     capturing,
     held_nodes,
@@ -65,7 +67,7 @@ __all__ = [
 class Watched:
     """A tensor that is no argument, and whose `memories` the captured function reads."""
 
-    holder: weakref.ref[Any]
+    holder: weakref.ref[Captured]
     node: Node
     memories: list[Memory]
     storage: Storage | None
@@ -100,14 +102,14 @@ class State:
     """
 
     storages: list[Storage] = field(default_factory=list)
-    tensors: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
-    followers: list[weakref.ref[Any]] = field(default_factory=list)
+    tensors: list[tuple[weakref.ref[Captured], Node]] = field(default_factory=list)
+    followers: list[weakref.ref[Captured]] = field(default_factory=list)
     memories: frozenset[int] = frozenset()
 
     def __bool__(self) -> bool:
         return bool(self.storages or self.tensors)
 
-    def shown(self) -> list[tuple[Any, Node]]:
+    def shown(self) -> list[tuple[Captured | Storage, Node]]:
         """The storages and tensors, with what each is."""
         left = [(t, node) for ref, node in self.tensors if (t := ref()) is not None]
         return [*((storage, resolve(storage.node)) for storage in self.storages), *left]
@@ -160,15 +162,15 @@ class Capture:
     stand_ins: set[Token] = field(default_factory=set)
     outside: dict[Node, Any] = field(default_factory=dict)  # graphs of tensors around it
     # views from before that show that, and what they were
-    looked_at: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
+    looked_at: list[tuple[weakref.ref[Captured], Node]] = field(default_factory=list)
     # tensors around it that are graphs: what is computed of them may be there already
-    graphs: list[tuple[weakref.ref[Any], Node]] = field(default_factory=list)
+    graphs: list[tuple[weakref.ref[Captured], Node]] = field(default_factory=list)
     read: set[Node] = field(default_factory=set)  # memory, by names from before
     changing: set[Node] = field(default_factory=set)  # what views that it writes through were
     copied: set[Node] = field(default_factory=set)  # what it overwrites, and reads as it was before
     written: dict[Storage, None] = field(default_factory=dict)
     filled: set[Storage] = field(default_factory=set)  # likewise, of arguments and its own tensors
-    through: list[tuple[weakref.ref[Any], set[Node]]] = field(default_factory=list)
+    through: list[tuple[weakref.ref[Stored], set[Node]]] = field(default_factory=list)
 
     def start(self, inputs: list[Memory]) -> None:
         """Everything from now on is the function's."""
@@ -178,7 +180,7 @@ class Capture:
 
     # -- what the function does -----------------------------------------------------------------
 
-    def wrote(self, storage: Storage, tensor: Any) -> None:
+    def wrote(self, storage: Storage, tensor: Stored) -> None:
         """`storage` is about to be written to through `tensor`."""
         if storage.number >= self.storages:
             if storage not in self.filled and not is_born_since(self.began, tensor):
@@ -195,7 +197,7 @@ class Capture:
         if storage.is_graded or bases_to_write(storage) is None:
             self.is_faithful = False  # it gets memory now, which the next call will find
 
-    def replaced(self, tensor: Any) -> None:
+    def replaced(self, tensor: Stored) -> None:
         """`tensor` becomes another one."""
         if tensor._storage is not None and tensor._storage.number < self.last:
             self.is_faithful = False
@@ -362,7 +364,7 @@ def _compute(storages: list[Storage]) -> None:
         storage._show(node)
 
 
-def _renamed(holder: Any) -> list[tuple[Node, Node]]:
+def _renamed(holder: Captured) -> list[tuple[Node, Node]]:
     """The old and new names of what a tensor owns, which has the new ones from now on."""
     if holder._moves is not None:
         return []
@@ -442,7 +444,7 @@ def _names_behind(nodes: Sequence[Node]) -> set[Node]:
     return found
 
 
-def looked_at_by(capture: Capture) -> list[tuple[weakref.ref[Any], Node]]:
+def looked_at_by(capture: Capture) -> list[tuple[weakref.ref[Captured], Node]]:
     """The views whose memory the function has read: written through, they show something else."""
     views = [holder for holder in holders() if holder._moves is not None]
     return [
@@ -567,13 +569,13 @@ def _call_list(
     return calls
 
 
-def bases_of(holder: Any) -> list[Node]:
+def bases_of(holder: Captured) -> list[Node]:
     """The BUFFERs that a holder is (a view of all of): one on each of its devices."""
     node = resolve(holder.node)
     return buffers_of(node) if is_backed(node) else []
 
 
-def state_of(capture: Capture, left: Sequence[Any], followers: Sequence[Any]) -> State:
+def state_of(capture: Capture, left: Sequence[Captured], followers: Sequence[Captured]) -> State:
     """What replays change beside their results: what the function wrote to, and what it `left`.
 
     `followers` are views from around it that show what it wrote.
@@ -627,14 +629,17 @@ def step_state(capture: Capture) -> None:
     whatever_interrupts(lambda: _step(capture, newer, shows))
 
 
-def _step(capture: Capture, newer: dict[Memory, Node], shows: list[tuple[Any, Node]]) -> None:
+def _step(
+    capture: Capture, newer: dict[Memory, Node], shows: list[tuple[Captured | Storage, Node]]
+) -> None:
     """The memory has its `newer` names, and `shows` says which tensors show it; done twice, too."""
     for memory, base in newer.items():
         memory.version = base.arg.version
     for root, node in shows:
         root._show(node)
     for ref in capture.state.followers:
-        if (view := ref()) is not None and view._moves is not None:
+        view = ref()
+        if view is not None and view._moves is not None and view._storage is not None:
             view.node = shown(view._moves, view._storage.node)
     for watched in capture.watched:
         holder = watched.holder()
@@ -643,7 +648,7 @@ def _step(capture: Capture, newer: dict[Memory, Node], shows: list[tuple[Any, No
     capture.seen = next_number()
 
 
-def memory_ids(holder: Any) -> set[int]:
+def memory_ids(holder: Captured) -> set[int]:
     """The memory that a tensor is (a view of all of)."""
     return {id(base.arg.token.memory) for base in bases_of(holder)}
 

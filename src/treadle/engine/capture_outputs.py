@@ -34,7 +34,7 @@ from .change_counters import changes
 from .memory import Memory, buffers_of
 from .realized import born_since, holders, is_backed, resolve
 from .run import realize
-from .storages import Storage, is_behind, shown
+from .storages import Captured, Storage, is_behind, shown
 from .variables import renew
 
 __all__ = [
@@ -50,13 +50,16 @@ class Outcome:
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     # for each argument written to: what was written, and what it shows if that is not it
     given: list[tuple[Node, Node | None]] = field(default_factory=list)
-    left: list[Any] = field(default_factory=list)
-    followers: list[Any] = field(default_factory=list)
+    left: list[Captured] = field(default_factory=list)
+    followers: list[Captured] = field(default_factory=list)
     has_arguments: bool = False
 
 
 def leave(
-    capture: Capture, result: Any, stand_ins: Sequence[Any], before: Sequence[tuple[Storage, Node]]
+    capture: Capture,
+    result: Any,
+    stand_ins: Sequence[Captured],
+    before: Sequence[tuple[Storage, Node]],
 ) -> Outcome:
     """Compute all that the call leaves, and say what it is.
 
@@ -112,7 +115,7 @@ def leave(
     return outcome
 
 
-def _can_be_computed(capture: Capture, tensor: Any) -> bool:
+def _can_be_computed(capture: Capture, tensor: Captured) -> bool:
     """Whether a tensor that is left has values that each replay can bring up to date."""
     node = resolve(tensor.node)
     return is_backed(node) or not (capture.values or is_traced(node))
@@ -132,7 +135,7 @@ def _views_around(capture: Capture, inside: Collection[int]) -> list[Any]:
 
 
 def _copy_what_stays(
-    capture: Capture, tensors: Sequence[Any], found: dict[int, Node], kept: Collection[int]
+    capture: Capture, tensors: Sequence[Captured], found: dict[int, Node], kept: Collection[int]
 ) -> None:
     """Results are memory of their own: a copy of what each replay does not make for them alone."""
 
@@ -148,7 +151,7 @@ def _copy_of(node: Node) -> Node:
     return Node(Op.CONTIGUOUS, node.dtype, (node,))
 
 
-def finish(capture: Capture, outcome: Outcome, tensors: Sequence[Any]) -> None:
+def finish(capture: Capture, outcome: Outcome, tensors: Sequence[Captured]) -> None:
     """Make `capture` ready to be replayed. Raises JitError where arguments get in its way."""
     capture.result, capture.returned = outcome.result, outcome.returned
     capture.views = [tensor._moves is not None for tensor in tensors]
@@ -173,7 +176,7 @@ def finish(capture: Capture, outcome: Outcome, tensors: Sequence[Any]) -> None:
         let_go_of_memory(capture)
 
 
-def interferes(capture: Capture, tensors: Sequence[Any], memories: Sequence[Memory]) -> bool:
+def interferes(capture: Capture, tensors: Sequence[Captured], memories: Sequence[Memory]) -> bool:
     """Whether arguments would see what is written to each other, or to what is captured.
 
     Only the plain function does that right.
@@ -189,11 +192,11 @@ def interferes(capture: Capture, tensors: Sequence[Any], memories: Sequence[Memo
     apart = {id(tensor): tensor._storage for tensor in tensors if tensor._storage is not None}
     storages = [*apart.values()]
     given = {tensors[number]._storage for number in capture.given}
-    shared = {storage for storage in given if storages.count(storage) > 1}
+    shared = {s for s in given if s is not None and storages.count(s) > 1}
     return bool(shared) or not around.isdisjoint(given)
 
 
-def shares_memory(tensors: Collection[Any]) -> bool:
+def shares_memory(tensors: Collection[Captured]) -> bool:
     """Whether what one of `tensors` is (a view of) lies in memory that others have, too.
 
     Equal graphs are computed once: a function that writes to one tensor may read the other.
@@ -210,7 +213,7 @@ def shares_memory(tensors: Collection[Any]) -> bool:
     )
 
 
-def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
+def reaches(function: Any, arguments: Any, tensors: Collection[Captured]) -> bool:
     """Whether one of `tensors`, or a view of the same storage, is found from `function`.
 
     By its closure, the globals that it names, and what is in its other arguments.
@@ -223,7 +226,9 @@ def reaches(function: Any, arguments: Any, tensors: Collection[Any]) -> bool:
     )
 
 
-def watch_graphs(capture: Capture, function: Any, arguments: Any, given: Sequence[Any]) -> None:
+def watch_graphs(
+    capture: Capture, function: Any, arguments: Any, given: Sequence[Captured]
+) -> None:
     """Watch the tensors that were graphs and that `function` can read: replays know what they were.
 
     One that is `given`, too, may be read by its name.

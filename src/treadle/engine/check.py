@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 __all__ = ["check_values"]
 
-Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
+Realize = Callable[[Sequence[tuple[Node, str | tuple[str, ...]]]], list[Node]]
 _PASSING = MOVEMENT | {Op.CONTIGUOUS, Op.DETACH, Op.ALIAS, Op.COPY, Op.AFTER, Op.MULTI}
 
 
@@ -49,7 +49,7 @@ class _Found:
     stored: bool
 
 
-def check_values(outputs: Sequence[tuple[Node, Any]], realize: Realize) -> None:
+def check_values(outputs: Sequence[tuple[Node, str | tuple[str, ...]]], realize: Realize) -> None:
     """Compute what is below `outputs` one by one. Raises NonFiniteError before assigning a NaN."""
     infinities = settings.CHECK_NAN > 1
     homes = dict(outputs)
@@ -88,7 +88,7 @@ def _home(node: Node, default: Any) -> Any:
     return default
 
 
-def _values(node: Node) -> np.ndarray[Any, Any]:
+def _values(node: Node) -> np.ndarray:
     import numpy as np
 
     node = behind_reshape(node)
@@ -97,9 +97,7 @@ def _values(node: Node) -> np.ndarray[Any, Any]:
     return read(node.arg)
 
 
-def _not_finite(
-    node: Node, values: np.ndarray[Any, Any], infinities: bool, stored: bool
-) -> _Found | None:
+def _not_finite(node: Node, values: np.ndarray, infinities: bool, stored: bool) -> _Found | None:
     import numpy as np
 
     if values.dtype.kind != "c":

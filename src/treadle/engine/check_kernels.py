@@ -210,7 +210,7 @@ class _Known:
 _BYTES, _FLOAT = dtypes.uint8, dtypes.float32
 
 
-def _key(buffer: Node) -> Any:
+def _key(buffer: Node) -> object:
     return buffer.arg.token if buffer.op is Op.BUFFER else buffer
 
 

@@ -42,8 +42,9 @@ class Child:
         path = json.dumps([entry for entry in sys.path if isinstance(entry, str)])
         self.started_by = os.getpid()
         self.expired = False  # whether it was killed for having taken too long
+        flags = ["-I", "-B"] if sys.dont_write_bytecode else ["-I"]
         self.process = subprocess.Popen(
-            [sys.executable, "-I", "-c", _CODE, path, module],
+            [sys.executable, *flags, "-c", _CODE, path, module],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

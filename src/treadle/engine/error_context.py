@@ -8,7 +8,7 @@ OutOfMemory: CPU: no memory for 3.0 GiB ...
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..helpers import human_bytes
 from ..ir.node import Node, toposort
@@ -34,6 +34,6 @@ def blamed(error: E, roots: Collection[Node], reads: Collection[Node] = ()) -> E
 
 
 def _described(node: Node) -> str:
-    target: Any = node.src[0] if node.dtype.name == "void" and node.src else node
+    target = node.src[0] if node.dtype.name == "void" and node.src else node
     nbytes = size_max(size_product(target.shape)) * target.dtype.itemsize
     return f"{target.dtype.name} of shape {target.shape}, {human_bytes(nbytes)}"

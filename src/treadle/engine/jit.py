@@ -66,7 +66,7 @@ from .prepacked import expect_replays
 from .realized import is_backed, resolve
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
-from .storages import capturing, is_behind, next_storage, storage_of
+from .storages import Captured, capturing, is_behind, next_storage, storage_of
 from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]
@@ -138,7 +138,7 @@ class TinyJit(Generic[P, R]):
         self._writes = False  # whether the first call has written to any tensor
         self._lock = fork_safe(threading.RLock(), 0)  # the function may fork
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         named = _found_by_name(self.function)
         if named is self:  # it is a decorated function, which has no other name
             return _by_name, (self.function.__module__, self.function.__qualname__)
@@ -322,7 +322,7 @@ class TinyJit(Generic[P, R]):
 
     def _replay(
         self, capture: Capture, memories: list[Memory], values: dict[str, int],
-        tensors: Sequence[Any] = (),
+        tensors: Sequence[Captured] = (),
     ) -> tuple[R, list[Any]]:  # fmt: skip
         """The result, and the gradients of those arguments that got some."""
         if settings.CHECK_KERNELS:
@@ -334,7 +334,7 @@ class TinyJit(Generic[P, R]):
 
     def _replay_checked(
         self, capture: Capture, memories: list[Memory], values: dict[str, int],
-        tensors: Sequence[Any],
+        tensors: Sequence[Captured],
     ) -> tuple[R, list[Any]]:  # fmt: skip
         """The same; then every kernel runs once more by itself, and is checked."""
         found: list[Any] = []
@@ -352,7 +352,7 @@ class TinyJit(Generic[P, R]):
 
     def _replay_on(
         self, capture: Capture, moved: dict[int, Memory], values: dict[str, int],
-        tensors: Sequence[Any],
+        tensors: Sequence[Captured],
     ) -> tuple[R, list[Any]]:  # fmt: skip
         """The same, where the arguments and results of the capture are `moved`."""
         step_state(capture)
@@ -437,7 +437,7 @@ def _has_gained(argument: Any, stand_in: Any) -> bool:
     return argument.is_leaf and stand_in.grad is not None
 
 
-def _refuse_gradients(leaves: Sequence[Any]) -> None:
+def _refuse_gradients(leaves: Sequence[Captured]) -> None:
     """A replay gives each of `leaves` a gradient, which is not added to what one has."""
     for leaf in leaves:
         if leaf.grad is not None:

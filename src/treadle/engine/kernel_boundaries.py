@@ -15,7 +15,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from itertools import chain
-from typing import Any
 
 from ..ir.choices import choosing
 from ..ir.node import Node, toposort
@@ -34,7 +33,7 @@ from .steps import HostCall, Transfer, listeners
 
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
-Realize = Callable[[Sequence[tuple[Node, Any]]], list[Node]]
+Realize = Callable[[Sequence[tuple[Node, str | tuple[str, ...]]]], list[Node]]
 
 # The graphs that are being computed: one's cuts are computed for it, before it.
 _computing: list[Sequence[Node]] = []

@@ -122,14 +122,14 @@ def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None
 def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKernel:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
-    lasts = True
+    lasts, searched = True, 0
     with remembered():
         with choices_of() as choices:
             if settings.BEAM:
-                schedule, lasts = best_schedule(kernel, job, opened, settings.BEAM)
+                ast, schedule, searched, lasts = best_schedule(kernel, job, opened, settings.BEAM)
             else:
-                schedule = optimize(kernel.ast, opened.code_target)
-        made = Translator.of(opened).finished(job, *schedule, choices)
+                ast, schedule = optimize(kernel.ast, opened.code_target)
+        made = Translator.of(opened).finished(job, ast, schedule, choices, searched)
     GlobalCounters.compile_time_s += time.perf_counter() - start
     return _keep(key, *made, kernel.reason, opened, lasts)
 

@@ -61,6 +61,7 @@ def load(
         tuple(description["variables"]),
         opened.runtime.kernel_bytes,
         frozenset(description["choices"]),
+        description["searched"],
     )
 
 

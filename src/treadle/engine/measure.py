@@ -1,9 +1,9 @@
 """Measurements: schedules of one kernel beside the heuristic's, compiled, checked and timed.
 
     measurer = Measurer(task)
-    measurer.own()                          Verdict("right", 0.0041): the heuristic's choice
-    measurer.attempt(parameters, 0.0041)    Verdict("right", 0.0039), "wrong", "known" or "failed"
-    measurer.compare(parameters)            both once more, in turns
+    measurer.own(schedule)                Verdict("right", 0.0041): the heuristic's choice
+    measurer.attempt(schedule, 0.0041)    Verdict("right", 0.0039), "wrong" or "failed"
+    measurer.compare(schedule)            both once more, in turns
 
 It runs code that nobody has seen run before, so the search has it in another process (see
 remote_measure.py). What it is told is a SearchTask, which says all there is to know of a kernel.
@@ -12,7 +12,7 @@ remote_measure.py). What it is told is a SearchTask, which says all there is to 
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from ..config import settings
@@ -20,8 +20,8 @@ from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.rules.index import remembered
 from ..ir.text import parse
-from ..optimize.heuristic import optimize
-from ..optimize.parameters import Parameters
+from ..optimize.moves import Schedule
+from ..optimize.replay import replay
 from .devices import Device, Opened
 from .loading import digest, load
 from .translation import Job, Translator
@@ -61,6 +61,7 @@ class SearchTask:
             "CACHE": settings.CACHE,
             "CPU_COUNT": getattr(opened.runtime, "threads", 0),
             "REPRODUCIBLE": settings.REPRODUCIBLE,
+            "ALLOW_TF32": settings.ALLOW_TF32,
             "KEEP_PACKED": settings.KEEP_PACKED,
         }
         return cls(job, kernel.writes, opened.name, digest(opened), options)
@@ -69,13 +70,12 @@ class SearchTask:
 @dataclass(frozen=True)
 class Verdict:
     """What came of a schedule: `seconds` of a launch, and of the heuristic's where they ran in
-    turns. One that is "known" is the same kernel as another before.
+    turns.
     """
 
-    outcome: Literal["right", "wrong", "known", "failed"]
+    outcome: Literal["right", "wrong", "failed"]
     seconds: float = 0.0
     own: float = 0.0
-    moves: list[str] = field(default_factory=list)
     reason: str = ""
 
 
@@ -91,50 +91,45 @@ class Measurer:
         with remembered():
             self._ast = parse(task.job.text)
             self._trial = Trial(self._ast, task.writes, opened, self._build)
-        self._seen: set[Node] = set()
 
-    def _build(self, ast: Node, moves: list[str]) -> CompiledKernel:
-        made = self._translator.finished(self._job, ast, moves)
+    def _build(self, ast: Node, schedule: Schedule) -> CompiledKernel:
+        made = self._translator.finished(self._job, ast, schedule)
         return load("tried", *made, "tried", self._opened)
 
-    def _candidate(self, parameters: Parameters) -> Candidate:
-        return self._trial.candidate(*optimize(self._ast, self._translator.target, parameters))
+    def _candidate(self, schedule: Schedule) -> Candidate:
+        with remembered():
+            return self._trial.candidate(self._replayed(schedule), schedule)
 
-    def own(self) -> Verdict:
+    def _replayed(self, schedule: Schedule) -> Node:
+        return replay(self._ast, self._translator.target, schedule)
+
+    def own(self, schedule: Schedule) -> Verdict:
         """The heuristic's choice, compared with the kernel before any move."""
         if self._trial.reference is None:
             return Verdict("failed", reason="nothing can tell whether its results are right")
-        with remembered():
-            self._own = self._candidate(Parameters())
-        self._seen.add(self._own.ast)
+        self._own = self._candidate(schedule)
         first, self._expected = self._trial.result(self._own)
         if not self._trial.matches_reference(self._expected):
-            return Verdict("wrong", moves=self._own.moves)
-        return Verdict("right", self._time(self._own, first), moves=self._own.moves)
+            return Verdict("wrong")
+        return Verdict("right", self._time(self._own, first))
 
-    def attempt(self, parameters: Parameters, best: float) -> Verdict:
-        """The schedule of `parameters` beside the heuristic's; `best` is the least time so far."""
-        with remembered():
-            ast, moves = optimize(self._ast, self._translator.target, parameters)
-            if ast in self._seen:
-                return Verdict("known", moves=moves)
-            self._seen.add(ast)
-            candidate = self._trial.candidate(ast, moves)
+    def attempt(self, schedule: Schedule, best: float) -> Verdict:
+        """A schedule beside the heuristic's; `best` is the least time so far."""
+        candidate = self._candidate(schedule)
         first, found = self._trial.result(candidate)
         if not self._trial.agrees(found, self._expected):
-            return Verdict("wrong", moves=moves)
-        return Verdict("right", self._time(candidate, first, best), moves=moves)
+            return Verdict("wrong")
+        return Verdict("right", self._time(candidate, first, best))
 
-    def compare(self, parameters: Parameters) -> Verdict:
-        """What `parameters` give and the heuristic's choice, in turns: the least of each."""
-        with remembered():
-            candidate = self._candidate(parameters)
+    def compare(self, schedule: Schedule) -> Verdict:
+        """A schedule and the heuristic's, in turns: the least of each."""
+        candidate = self._candidate(schedule)
         mine: list[float] = []
         theirs: list[float] = []
         while len(mine) < DUELS and sum(mine) + sum(theirs) < DUELLING:
             mine.append(self._trial.seconds(candidate))
             theirs.append(self._trial.seconds(self._own))
-        return Verdict("right", min(mine), min(theirs), candidate.moves)
+        return Verdict("right", min(mine), min(theirs))
 
     def _time(self, candidate: Candidate, first: float, best: float | None = None) -> float:
         """The least of several launches, `first` among them; fewer where they are `HOPELESS`."""

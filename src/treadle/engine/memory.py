@@ -93,7 +93,7 @@ class Memory:
         return Device[self.device].runtime.shares_memory and self.image is None
 
     @property
-    def stored(self) -> np.dtype[Any]:
+    def stored(self) -> np.dtype:
         """NumPy's type of the elements as the device holds them."""
         import numpy as np
 
@@ -101,7 +101,7 @@ class Memory:
             return np.dtype("float16" if self.image.bits == 16 else "float32")
         return _to_np_dtype(self.dtype)
 
-    def array(self) -> np.ndarray[Any, Any]:
+    def array(self) -> np.ndarray:
         """The elements, 1-D: themselves where the host sees the memory, else a copy."""
         import numpy as np
 
@@ -114,7 +114,7 @@ class Memory:
             runtime.read(self.buffer, _bytes_of(found))
         return found.astype(_to_np_dtype(self.dtype), copy=False)
 
-    def _in_place(self) -> np.ndarray[Any, Any]:
+    def _in_place(self) -> np.ndarray:
         """The elements as the host sees them, always the same array."""
         if self._elements is None:
             from numpy import frombuffer
@@ -122,12 +122,12 @@ class Memory:
             self._elements = frombuffer(self.buffer.view(), _to_np_dtype(self.dtype), self.size)
         return self._elements
 
-    def fill(self, data: np.ndarray[Any, Any]) -> None:
+    def fill(self, data: np.ndarray) -> None:
         """Overwrite all elements with those of `data`, in row-major order, converted."""
         self.written()
         self.store(data)
 
-    def store(self, data: np.ndarray[Any, Any]) -> None:
+    def store(self, data: np.ndarray) -> None:
         """The same for memory that nobody else knows yet."""
         if not data.size:
             return
@@ -183,7 +183,7 @@ def allocate(device: str, dtype: DType, size: int) -> Node:
     return adopt(new_memory(device, dtype, size))
 
 
-def from_host(device: Any, dtype: DType, data: np.ndarray[Any, Any]) -> Node:
+def from_host(device: Any, dtype: DType, data: np.ndarray) -> Node:
     """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`.
 
     For a tuple of devices it is a MULTI of equal copies.
@@ -226,7 +226,7 @@ def _copied_directly(here: Any, source: Memory, there: Any, target: Memory, nbyt
     return copy is not None and copy(here, source.buffer, target.buffer, nbytes)
 
 
-def _bytes_of(array: np.ndarray[Any, Any]) -> memoryview:
+def _bytes_of(array: np.ndarray) -> memoryview:
     return array.reshape(-1).view("uint8").data
 
 
@@ -277,12 +277,12 @@ def is_read_only(token: Token) -> bool:
     return not isinstance(token, Placeholder) and token.memory.read_only
 
 
-def read(ref: BufferRef) -> np.ndarray[Any, Any]:
+def read(ref: BufferRef) -> np.ndarray:
     """The elements, 1-D, as `Memory.array` gives them. Raises InternalError as `memory_of` does."""
     return memory_of(ref).array()
 
 
-def to_host(node: Node) -> np.ndarray[Any, Any]:
+def to_host(node: Node) -> np.ndarray:
     """A copy of a BUFFER's elements, 1-D."""
     for refuse in on_read:
         refuse()

@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from ..dtype import ImageDType, to_dtype
 from ..ir.symbolic import no_value
+from ..optimize.moves import Schedule
+from ..optimize.replay import parsed
 from ..runtime.base import Entry, Launch
 
 if TYPE_CHECKING:
@@ -37,7 +39,8 @@ class CompiledKernel:
     `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
     its buffers; `ops` and `bytes` are what one launch does; `room` are the bytes that it takes
     while it is loaded, as far as its runtime knows. `choices` are those of optimising and lowering
-    it (see ir/choices.py).
+    it (see ir/choices.py). `moves` are the texts of its schedule's moves; that was the best of so
+    many as were `searched`, if any were.
     """
 
     key: str
@@ -53,6 +56,12 @@ class CompiledKernel:
     variables: tuple[str, ...] = ()
     room: int = 0
     choices: frozenset[str] = frozenset()
+    searched: int = 0
+
+    @property
+    def schedule(self) -> Schedule:
+        """The moves that its loops were changed by."""
+        return parsed("\n".join(self.moves))
 
     @property
     def source(self) -> str:

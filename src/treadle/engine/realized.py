@@ -90,7 +90,7 @@ def born_since(number: int) -> list[Any]:
     return found
 
 
-def is_born_since(number: int, holder: Any) -> bool:
+def is_born_since(number: int, holder: Holder) -> bool:
     """Whether a holder has been tracked since `number`, or later, for the first time."""
     return any(each is holder for each in born_since(number))
 

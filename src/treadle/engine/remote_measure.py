@@ -1,8 +1,8 @@
 """A Measurer in a process of its own: a schedule that crashes or hangs costs that process.
 
     with RemoteMeasurer(task) as measurer:
-        measurer.own(seconds=5.0)                    ->  Verdict
-        measurer.attempt(parameters, best, seconds=2.0)   ->  Verdict; raises Ended
+        measurer.own(schedule, seconds=5.0)               ->  Verdict
+        measurer.attempt(schedule, best, seconds=2.0)     ->  Verdict; raises Ended
 
 Each request has so many seconds: whoever takes longer is killed, and what it was doing is lost with
 it. The next request starts another. A start takes as long as trying several schedules, so one
@@ -21,7 +21,7 @@ import threading
 from typing import Any, Self
 
 from ..config import Context
-from ..optimize.parameters import Parameters
+from ..optimize.moves import Schedule
 from .child import Child, Parent, available, parent
 from .devices import Device
 from .measure import Measurer, SearchTask, Verdict
@@ -54,7 +54,7 @@ class RemoteMeasurer:
     def __init__(self, task: SearchTask) -> None:
         self._task = task
         self._child: Child | None = None
-        self._opening = START_SECONDS
+        self._own, self._opening = Schedule(), START_SECONDS
 
     def __enter__(self) -> Self:
         return self
@@ -67,23 +67,23 @@ class RemoteMeasurer:
         else:  # it may be about to answer
             _end(self._child)
 
-    def own(self, seconds: float) -> Verdict:
+    def own(self, schedule: Schedule, seconds: float) -> Verdict:
         """As `Measurer.own`. Raises Ended, and NotStarted."""
-        self._opening = seconds
+        self._own, self._opening = schedule, seconds
         self._child = _awake() or _started()
-        return self._ask(seconds, "own", self._task)
+        return self._ask(seconds, "own", self._task, schedule)
 
-    def attempt(self, parameters: Parameters, best: float, seconds: float) -> Verdict:
+    def attempt(self, schedule: Schedule, best: float, seconds: float) -> Verdict:
         """As `Measurer.attempt`. Raises Ended, and NotStarted."""
-        return self._ask_again(seconds, "attempt", parameters, best)
+        return self._ask_again(seconds, "attempt", schedule, best)
 
-    def compare(self, parameters: Parameters, seconds: float) -> Verdict:
+    def compare(self, schedule: Schedule, seconds: float) -> Verdict:
         """As `Measurer.compare`. Raises Ended, and NotStarted."""
-        return self._ask_again(seconds, "compare", parameters)
+        return self._ask_again(seconds, "compare", schedule)
 
     def _ask_again(self, seconds: float, *request: Any) -> Verdict:
         if self._child is None:  # the one before has ended
-            self.own(self._opening)
+            self.own(self._own, self._opening)
         return self._ask(seconds, *request)
 
     def _ask(self, seconds: float, *request: Any) -> Verdict:
@@ -195,8 +195,8 @@ def serve() -> None:
                 measurer = None  # its memory goes before there is any other
                 for opened in Device.opened:
                     opened.allocator.trim()
-                (task,) = args
-                options, args = task.options, []
+                task, *args = args
+                options = task.options
             try:
                 with Context(**options):
                     measurer = measurer or Measurer(task)

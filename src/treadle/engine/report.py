@@ -69,7 +69,10 @@ def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opene
     for kernel, choices, (start, end) in rows:
         lines = [_line(opened, kernel.name, kernel.ops, kernel.bytes, end - start)]
         if settings.DEBUG >= 3:
-            lines.append(f"    why here: {kernel.reason}; moves: {'; '.join(kernel.moves)}")
+            lines.append(f"    why here: {kernel.reason}")
+            lines += [f"    move: {move}" for move in kernel.moves]
+            if kernel.searched:
+                lines.append(f"    the best of {kernel.searched} schedules")
             lines.append(f"    choices: {', '.join(sorted(choices)) or 'none'}")
             if hasattr(opened.runtime, "describe"):
                 lines += [f"    {line}" for line in opened.runtime.describe(kernel.library)]

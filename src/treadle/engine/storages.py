@@ -16,29 +16,85 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, cast
 
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import Shape
 from ..ir.versions import stored_below
 from ..ir.views import operand
 from .call_scope import is_running
 from .change_counters import changes
-from .realized import holders, resolve
+from .realized import Holder, holders, resolve
 
 __all__ = [
-    "Moves", "Storage", "base_of", "bases_to_write", "capturing", "claimed", "held_nodes",
-    "is_behind", "is_last", "next_storage", "on_the_way", "overwritten", "rename", "shown",
-    "storage_of", "written",
+    "Captured", "Moves", "Storage", "Stored", "base_of", "bases_to_write", "capturing", "claimed",
+    "held_nodes", "is_behind", "is_last", "next_storage", "on_the_way", "overwritten", "rename",
+    "shown", "storage_of", "written",
 ]  # fmt: skip
 
 Moves: TypeAlias = tuple[tuple[Op, Any], ...]  # op and arg, the innermost first
 
 _serials = itertools.count()
+
+
+class Stored(Holder, Protocol):
+    """A tensor as the engine sees it: what it shows of which storage."""
+
+    @property
+    def _storage(self) -> Storage | None: ...
+
+    @_storage.setter
+    def _storage(self, storage: Storage | None, /) -> None: ...
+
+    @property
+    def shape(self) -> Shape: ...
+
+    @property
+    def node(self) -> Node: ...
+
+    @node.setter
+    def node(self, node: Node, /) -> None: ...
+
+    @property
+    def device(self) -> str | tuple[str, ...]: ...
+
+    @property
+    def is_leaf(self) -> bool: ...
+
+    @property
+    def _requires_grad(self) -> bool | None: ...
+
+    @_requires_grad.setter
+    def _requires_grad(self, value: bool | None, /) -> None: ...
+
+    @property
+    def _moves(self) -> Moves | None: ...
+
+    @property
+    def _above(self) -> Sequence[Callable[[], Stored | None]]: ...
+
+
+class Captured(Stored, Protocol):
+    """A tensor as captured functions see it: they tell it what they have done to it."""
+
+    grad: Any
+
+    def _show(self, node: Node) -> None:
+        """It has been left with the values of `node`."""
+        ...
+
+    def _given(self, node: Node, own: Node | None) -> None:
+        """A captured function has written `node` to it; a view shows `own` instead."""
+        ...
+
+    def _computed(self, node: Node) -> None:
+        """Its values are in memory at `node`."""
+        ...
 
 
 class Storage:
@@ -50,10 +106,10 @@ class Storage:
 
     __slots__ = ("__weakref__", "device", "is_graded", "node", "number", "owner")
 
-    def __init__(self, owner: Any, node: Node) -> None:
+    def __init__(self, owner: Stored, node: Node) -> None:
         self.node, self.device = node, owner.device
         self.is_graded = owner._requires_grad is True and not owner.is_leaf
-        self.owner: weakref.ref[Any] | None = weakref.ref(owner)
+        self.owner: weakref.ref[Stored] | None = weakref.ref(owner)
         self.number = next(_serials)
 
     def _show(self, node: Node) -> None:
@@ -62,7 +118,7 @@ class Storage:
         if (owner := self.tensor()) is not None:
             owner.node = node
 
-    def tensor(self) -> Any:
+    def tensor(self) -> Stored | None:
         """The tensor that owns it, or None."""
         return None if self.owner is None else self.owner()
 
@@ -74,7 +130,7 @@ def shown(moves: Moves, node: Node) -> Node:
     return node
 
 
-def is_behind(tensor: Any) -> bool:
+def is_behind(tensor: Stored) -> bool:
     """Whether a view may show an older version than its storage has by now."""
     moves, storage, node = tensor._moves, tensor._storage, tensor.node
     if moves is None or storage is None or node is (now := shown(moves, storage.node)):
@@ -83,7 +139,7 @@ def is_behind(tensor: Any) -> bool:
     return resolve(node) not in (resolve(now), resolve(there))  # one of them may be computed by now
 
 
-def is_last(tensor: Any, node: Node) -> bool:
+def is_last(tensor: Stored, node: Node) -> bool:
     """Whether a view shows, as `node`, all that anybody can still see of its storage."""
     if tensor._moves is None or tensor._storage is None or not _is_alone(tensor):
         return False
@@ -103,7 +159,7 @@ def _shows(moves: Moves, node: Node, base: Node) -> bool:
     return node is base
 
 
-def held_nodes() -> Iterator[tuple[Any, Node]]:
+def held_nodes() -> Iterator[tuple[Stored, Node]]:
     """What can still be read: each tensor with its node, and each view of a tensor that is gone
     with the values that a write to a part of that view would leave around it.
     """
@@ -115,7 +171,7 @@ def held_nodes() -> Iterator[tuple[Any, Node]]:
             yield holder, holder._storage.node
 
 
-def on_the_way(tensor: Any) -> list[Any]:
+def on_the_way(tensor: Stored) -> list[Stored]:
     """The view `tensor`, and the views that it was taken of, up to the owner: they see a write."""
     if tensor._moves is None:
         return []
@@ -123,7 +179,7 @@ def on_the_way(tensor: Any) -> list[Any]:
     return [tensor, *(view for view in above if view._storage is tensor._storage)]
 
 
-def storage_of(tensor: Any) -> Storage:
+def storage_of(tensor: Stored) -> Storage:
     """The storage that writes to `tensor` go to, made here if it has none yet."""
     if tensor._storage is None:
         tensor._storage = Storage(tensor, tensor.node)
@@ -140,11 +196,11 @@ def next_storage() -> int:
 class Capturing(Protocol):
     """Who wants to know what a function does while it is captured."""
 
-    def wrote(self, storage: Storage, tensor: Any) -> None:
+    def wrote(self, storage: Storage, tensor: Stored) -> None:
         """`storage` is about to be written to through `tensor`."""
         ...
 
-    def replaced(self, tensor: Any) -> None:
+    def replaced(self, tensor: Stored) -> None:
         """`tensor` is about to become another one."""
         ...
 
@@ -274,20 +330,20 @@ class _Probe:
     __slots__ = ("__weakref__", "_requires_grad", "_storage", "device", "is_leaf")
 
 
-def _count(holder: Any) -> int:
+def _count(holder: Stored) -> int:
     return sys.getrefcount(holder._storage)
 
 
 def _counted_once() -> int:
     probe = _Probe()
     probe.device, probe.is_leaf, probe._requires_grad = "", False, None
-    probe._storage = Storage(probe, Node.index(0))
-    return _count(probe)
+    probe._storage = Storage(cast("Stored", probe), Node.index(0))
+    return _count(cast("Stored", probe))
 
 
 _ONCE = _counted_once()
 
 
-def _is_alone(tensor: Any) -> bool:
+def _is_alone(tensor: Stored) -> bool:
     """Whether nobody but `tensor` has its storage: no owner, and no other view."""
     return _count(tensor) <= _ONCE

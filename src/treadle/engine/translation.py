@@ -23,6 +23,7 @@ from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes
 from ..lower.passes import lower
 from ..optimize.heuristic import optimize
+from ..optimize.moves import Schedule
 from ..target import Target
 from .program import packed
 from .report import report_compilation
@@ -63,9 +64,17 @@ class Translator:
             return self.finished(job, *optimize(parse(job.text), self.target), made)
 
     def finished(
-        self, job: Job, ast: Node, moves: list[str], made: Iterable[str] = ()
+        self,
+        job: Job,
+        ast: Node,
+        schedule: Schedule,
+        made: Iterable[str] = (),
+        searched: int = 0,
     ) -> tuple[dict[str, Any], bytes]:
-        """The same for an AST whose `moves` are made, by the choices `made`."""
+        """The same for an AST under a schedule, by the choices `made`.
+
+        It is the best of so many as were `searched`, if any were.
+        """
         with choices_of() as lowering:
             lowered = lower(ast, job.buffers, self.target)
         self._check_steps(lowered.phases)
@@ -82,7 +91,8 @@ class Translator:
             "scratch": [param_bytes(s) for s in lowered.scratch],
             "ops": ops,
             "bytes": nbytes,
-            "moves": moves,
+            "moves": list(map(str, schedule)),
+            "searched": searched,
             "choices": sorted({*made, *lowering}),
             "source": packed(source),
             "variables": lowered.variables,

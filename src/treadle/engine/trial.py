@@ -25,6 +25,7 @@ from ..ir.elementwise import numpy_dtype
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Access
+from ..optimize.moves import Schedule
 from ..optimize.sample import sampled
 from ..runtime.base import Launch
 from .agreement import agree, tolerance
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Arrays", "Build", "Candidate", "Trial"]
 
-Build = Callable[[Node, list[str]], "CompiledKernel"]
+Build = Callable[[Node, Schedule], "CompiledKernel"]
 Arrays = dict[int, np.ndarray]
 
 MAX_BYTES = 1 << 28  # of the memory that a kernel reads and writes, and of its scratch memory
@@ -56,7 +57,7 @@ class Candidate:
     packing: Any
     rest: Any
     ast: Node
-    moves: list[str]
+    moves: Schedule
 
     def seconds(self) -> float:
         """What one launch takes, behind the packing that comes before it."""
@@ -87,7 +88,7 @@ class Trial:
 
     # -- running --------------------------------------------------------------------------------
 
-    def candidate(self, ast: Node, moves: list[str]) -> Candidate:
+    def candidate(self, ast: Node, moves: Schedule) -> Candidate:
         """Compile a schedule. Raises OutOfMemory where it wants too much scratch memory."""
         compiled = self._build(ast, moves)
         if sum(compiled.scratch) > MAX_BYTES:
@@ -152,7 +153,7 @@ class Trial:
                 if p.arg.slot in self._writes:
                     data = self._fill[p.arg.slot] = np.concatenate([data, GUARD])
                 self._memory.append(self._filled(data))
-            plain = self.candidate(ast, [])
+            plain = self.candidate(ast, Schedule())
             _, found = self.result(plain)
             if all(self._is_finite(slot, data) for slot, data in found.items()):
                 return found, self._written(plain, found)

@@ -22,6 +22,7 @@ from ..ir.shape import Shape
 from ..tensor import Tensor
 from ..tensor.inplace import leads_to_leaf
 from ..tensor.modes import no_grad
+from ..tensor.types import Placement
 from ..transforms.shapes import constant, named
 from . import trees
 
@@ -80,7 +81,7 @@ class Arguments:
         return trees.restored(self._form, made)
 
 
-def _place(operation: str, number: Any, count: int) -> int:
+def _place(operation: str, number: object, count: int) -> int:
     if isinstance(number, bool) or not isinstance(number, int):
         raise UserError(f"[{operation}] argnums is a number or several, not {number!r}")
     if not -count <= number < count:
@@ -91,7 +92,7 @@ def _place(operation: str, number: Any, count: int) -> int:
     return number % count
 
 
-def check_tensor(operation: str, what: str, value: Any) -> None:
+def check_tensor(operation: str, what: str, value: object) -> None:
     """Raises UserError for what is no tensor."""
     if not isinstance(value, Tensor):
         raise UserError(
@@ -119,7 +120,7 @@ def check_float(operation: str, what: str, value: Any) -> None:
         )
 
 
-def tensor_of(node: Node, device: Any) -> Tensor:
+def tensor_of(node: Node, device: Placement) -> Tensor:
     """A result. It leads gradients to the leaves below it, unless Tensor.no_grad() holds."""
     needs = node.dtype.is_inexact and leads_to_leaf(node)
     if needs and no_grad:

@@ -15,7 +15,7 @@ from typing import Any, ParamSpec
 from ..errors import ShapeError
 from ..explained import explained
 from ..ir.node import Node
-from ..ir.shape import size_product
+from ..ir.shape import Shape, size_product
 from ..tensor import Tensor
 from ..transforms.batch import batch
 from ..transforms.grad import gradients
@@ -124,7 +124,7 @@ def _along_units(found: list[Node | None], seed: Node) -> list[Node | None]:
     return [None if node is None else next(batched) for node in found]
 
 
-def _shaped(node: Node | None, of: Tensor, shape: tuple[Any, ...]) -> Node:
+def _shaped(node: Node | None, of: Tensor, shape: Shape) -> Node:
     return reshape(or_zeros(node, of.dtype, shape), shape)
 
 

@@ -10,6 +10,7 @@ from ..errors import DTypeError, ShapeError, UserError
 from ..explained import explained
 from ..ir.node import Node
 from ..ir.recurrence import stand_in
+from ..ir.shape import Shape
 from ..tensor import Tensor
 from ..tensor.shapes import reshape
 from ..transforms.batch import batch
@@ -94,7 +95,7 @@ def _steps(sequences: list[Tensor]) -> int:
     return steps
 
 
-def _seen(given: Given, x: Tensor, shape: tuple[Any, ...]) -> Tensor:
+def _seen(given: Given, x: Tensor, shape: Shape) -> Tensor:
     """What the step sees of `x`."""
     return Tensor._of(reshape(given.stand, shape), x.device, x.requires_grad or None)
 

@@ -86,7 +86,7 @@ class _Axis:
         return Tensor._of(one, x.device, x.requires_grad)
 
 
-def _check_dim(what: str, path: str, dim: Any) -> None:
+def _check_dim(what: str, path: str, dim: object) -> None:
     if isinstance(dim, bool) or not isinstance(dim, int):
         raise UserError(f"[vmap] {what}{path} is an axis or None, not {dim!r}")
 

@@ -8,8 +8,8 @@ them where the table is used (interop/dynamo.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 
@@ -20,13 +20,15 @@ __all__ = ["MEANINGS", "axes_of", "means"]
 
 aten = torch.ops.aten
 
-MEANINGS: dict[Any, Callable[..., Any]] = {}
+F = TypeVar("F", bound=Callable[..., object])
+
+MEANINGS: dict[object, Callable[..., Any]] = {}
 
 
-def means(*operators: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def means(*operators: object) -> Callable[[F], F]:
     """The function below is what `operators` mean."""
 
-    def enter(function: Callable[..., Any]) -> Callable[..., Any]:
+    def enter(function: F) -> F:
         MEANINGS.update(dict.fromkeys(operators, function))
         return function
 
@@ -63,39 +65,39 @@ for _name in _BINARY:
 
 
 @means(aten.add.Tensor, aten.add.Scalar)
-def _add(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+def _add(x: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
     return x + (other if alpha == 1 else other * alpha)
 
 
 @means(aten.sub.Tensor, aten.sub.Scalar)
-def _sub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+def _sub(x: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
     return x - (other if alpha == 1 else other * alpha)
 
 
 @means(aten.rsub.Scalar)
-def _rsub(x: Tensor, other: Any, alpha: Any = 1) -> Tensor:
+def _rsub(x: Tensor, other: Tensor | float, alpha: float = 1) -> Tensor:
     return other - (x if alpha == 1 else x * alpha)
 
 
 @means(aten.div.Tensor, aten.div.Scalar)
-def _div(x: Tensor, other: Any) -> Tensor:
+def _div(x: Tensor, other: Tensor | float) -> Tensor:
     return x / other
 
 
 @means(aten.div.Tensor_mode, aten.div.Scalar_mode)
-def _div_rounded(x: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+def _div_rounded(x: Tensor, other: Tensor | float, *, rounding_mode: str | None = None) -> Tensor:
     return x.div(other, rounding_mode=rounding_mode)
 
 
 @means(aten.bitwise_left_shift.Tensor, aten.bitwise_left_shift.Tensor_Scalar,
        aten.__lshift__.Tensor, aten.__lshift__.Scalar)  # fmt: skip
-def _shift_left(x: Tensor, count: Any) -> Tensor:
+def _shift_left(x: Tensor, count: Tensor | float) -> Tensor:
     return x << count
 
 
 @means(aten.bitwise_right_shift.Tensor, aten.bitwise_right_shift.Tensor_Scalar,
        aten.__rshift__.Tensor, aten.__rshift__.Scalar)  # fmt: skip
-def _shift_right(x: Tensor, count: Any) -> Tensor:
+def _shift_right(x: Tensor, count: Tensor | float) -> Tensor:
     return x >> count
 
 
@@ -105,12 +107,14 @@ def _pow(x: Any, exponent: Any) -> Tensor:
 
 
 @means(aten.where.self)
-def _where(condition: Tensor, x: Any, y: Any) -> Tensor:
+def _where(condition: Tensor, x: Tensor | float, y: Tensor | float) -> Tensor:
     return condition.where(x, y)
 
 
 @means(aten.clamp.default, aten.clamp.Tensor)
-def _clamp(x: Tensor, low: Any = None, high: Any = None) -> Tensor:
+def _clamp(
+    x: Tensor, low: Tensor | float | None = None, high: Tensor | float | None = None
+) -> Tensor:
     return x.clamp(low, high)
 
 
@@ -127,7 +131,7 @@ def _hardtanh(x: Tensor, low: float = -1.0, high: float = 1.0) -> Tensor:
 
 
 @means(aten.elu.default)
-def _elu(x: Tensor, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Tensor:
+def _elu(x: Tensor, alpha: float = 1, scale: float = 1, input_scale: float = 1) -> Tensor:
     low = ((x if input_scale == 1 else x * input_scale).expm1()) * (alpha * scale)
     return (x > 0).where(x * scale, low)
 
@@ -141,12 +145,12 @@ def _leaky_relu(x: Tensor, slope: float = 0.01) -> Tensor:
 
 
 @means(aten.view.default, aten.reshape.default, aten._unsafe_view.default)
-def _view(x: Tensor, shape: Any) -> Tensor:
+def _view(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x.reshape(tuple(shape))
 
 
 @means(aten.permute.default)
-def _permute(x: Tensor, order: Any) -> Tensor:
+def _permute(x: Tensor, order: Sequence[int]) -> Tensor:
     return x.permute(tuple(order))
 
 
@@ -161,7 +165,7 @@ def _t(x: Tensor) -> Tensor:
 
 
 @means(aten.expand.default)
-def _expand(x: Tensor, shape: Any) -> Tensor:
+def _expand(x: Tensor, shape: Sequence[int]) -> Tensor:
     return x.expand(tuple(shape))
 
 
@@ -171,14 +175,16 @@ def _unsqueeze(x: Tensor, axis: int) -> Tensor:
 
 
 @means(aten.squeeze.dim, aten.squeeze.dims)
-def _squeeze(x: Tensor, axes: Any) -> Tensor:
+def _squeeze(x: Tensor, axes: int | Sequence[int]) -> Tensor:
     listed = {axis % x.ndim for axis in ([axes] if isinstance(axes, int) else axes)}
     gone = [axis for axis in listed if x.shape[axis] == 1]
     return x.reshape(tuple(size for axis, size in enumerate(x.shape) if axis not in gone))
 
 
 @means(aten.slice.Tensor)
-def _slice(x: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Tensor:
+def _slice(
+    x: Tensor, axis: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
     return x[(*(slice(None),) * (axis % x.ndim), slice(start, end, step))]
 
 
@@ -193,27 +199,27 @@ def _diagonal(x: Tensor, offset: int = 0, first: int = 0, second: int = 1) -> Te
 
 
 @means(aten.split_with_sizes.default)
-def _split(x: Tensor, sizes: Any, axis: int = 0) -> tuple[Tensor, ...]:
+def _split(x: Tensor, sizes: Sequence[int], axis: int = 0) -> tuple[Tensor, ...]:
     return tuple(x.split(tuple(sizes), axis))
 
 
 @means(aten.cat.default)
-def _cat(tensors: Any, axis: int = 0) -> Tensor:
+def _cat(tensors: Sequence[Tensor], axis: int = 0) -> Tensor:
     return tensors[0].cat(*tensors[1:], dim=axis)
 
 
 @means(aten.repeat.default)
-def _repeat(x: Tensor, repeats: Any) -> Tensor:
+def _repeat(x: Tensor, repeats: Sequence[int]) -> Tensor:
     return x.repeat(*repeats)
 
 
 @means(aten.flip.default)
-def _flip(x: Tensor, axes: Any) -> Tensor:
+def _flip(x: Tensor, axes: Sequence[int]) -> Tensor:
     return x.flip(tuple(axes)) if axes else x
 
 
 @means(aten.constant_pad_nd.default)
-def _pad(x: Tensor, widths: Any, value: Any = 0) -> Tensor:
+def _pad(x: Tensor, widths: Sequence[int], value: float = 0) -> Tensor:
     return x.pad(tuple(widths), value=value)
 
 
@@ -223,31 +229,36 @@ def _same(x: Tensor) -> Tensor:
 
 
 @means(aten.clone.default)
-def _clone(x: Tensor, memory_format: Any = None) -> Tensor:
+def _clone(x: Tensor, memory_format: object = None) -> Tensor:
     return x
 
 
 @means(aten._to_copy.default)
-def _to_copy(x: Tensor, dtype: Any = None, layout: Any = None, device: Any = None,
-             pin_memory: Any = None, non_blocking: bool = False,
-             memory_format: Any = None) -> Tensor:  # fmt: skip
+def _to_copy(
+    x: Tensor, dtype: torch.dtype | None = None, layout: object = None, device: object = None,
+    pin_memory: object = None, non_blocking: bool = False, memory_format: object = None,
+) -> Tensor:  # fmt: skip
     return x if dtype is None else x.cast(_from_torch_dtype(dtype))
 
 
 @means(aten.full.default)
-def _full(shape: Any, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+def _full(
+    shape: Sequence[int], value: float, dtype: torch.dtype | None = None, **placement: object
+) -> Tensor:
     kind = None if dtype is None else _from_torch_dtype(dtype)
     return Tensor.full(tuple(shape), value, dtype=kind, device="CPU")
 
 
 @means(aten.full_like.default)
-def _full_like(x: Tensor, value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+def _full_like(
+    x: Tensor, value: float, dtype: torch.dtype | None = None, **placement: object
+) -> Tensor:
     kind = x.dtype if dtype is None else _from_torch_dtype(dtype)
     return Tensor.full(x.shape, value, dtype=kind, device="CPU")
 
 
 @means(aten.scalar_tensor.default)
-def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
+def _scalar_tensor(value: float, dtype: torch.dtype | None = None, **placement: object) -> Tensor:
     return _full((), value, dtype)
 
 
@@ -255,7 +266,12 @@ def _scalar_tensor(value: Any, dtype: Any = None, **placement: Any) -> Tensor:
 
 
 @means(aten.sum.default, aten.sum.dim_IntList)
-def _sum(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _sum(
+    x: Tensor,
+    axes: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     if dtype is not None:
         return x.sum(axes_of(axes), keepdim, _from_torch_dtype(dtype))
     # PyTorch adds integers, and counts truths, in 64 bits
@@ -263,29 +279,41 @@ def _sum(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) 
 
 
 @means(aten.mean.default, aten.mean.dim)
-def _mean(x: Tensor, axes: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _mean(
+    x: Tensor,
+    axes: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Tensor:
     x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
     return x.mean(axes_of(axes), keepdim)
 
 
 @means(aten.amax.default)
-def _amax(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
+def _amax(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Tensor:
     return x.max(axes_of(axes), keepdim)
 
 
 @means(aten.amin.default)
-def _amin(x: Tensor, axes: Any = (), keepdim: bool = False) -> Tensor:
+def _amin(x: Tensor, axes: Sequence[int] = (), keepdim: bool = False) -> Tensor:
     return x.min(axes_of(axes), keepdim)
 
 
 @means(aten.var.correction)
-def _var(x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False) -> Tensor:
+def _var(
+    x: Tensor,
+    axes: Sequence[int] | None = None,
+    *,
+    correction: float | None = None,
+    keepdim: bool = False,
+) -> Tensor:
     return x.var(axes_of(axes), keepdim, 1 if correction is None else correction)
 
 
 @means(aten.var_mean.correction)
 def _var_mean(
-    x: Tensor, axes: Any = None, *, correction: Any = None, keepdim: bool = False
+    x: Tensor, axes: Sequence[int] | None = None, *, correction: float | None = None,
+    keepdim: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     return (
         _var(x, axes, correction=correction, keepdim=keepdim),
@@ -293,7 +321,7 @@ def _var_mean(
     )
 
 
-def axes_of(axes: Any) -> Any:
+def axes_of(axes: Sequence[int] | None) -> tuple[int, ...] | None:
     """PyTorch's empty list of axes means all of them."""
     return tuple(axes) if axes else None
 
@@ -317,15 +345,15 @@ def _mm(x: Tensor, y: Tensor) -> Tensor:
 
 
 @means(aten.addmm.default)
-def _addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+def _addmm(bias: Tensor, x: Tensor, y: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
     product = x @ y if alpha == 1 else (x @ y) * alpha
     return product + (bias if beta == 1 else bias * beta)
 
 
 @means(aten.convolution.default)
 def _convolution(
-    x: Tensor, weight: Tensor, bias: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int,
+    x: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
 ) -> Tensor:  # fmt: skip
     settings = groups, tuple(stride), tuple(dilation), tuple(padding)
     if transposed:
@@ -335,8 +363,9 @@ def _convolution(
 
 @means(aten.convolution_backward.default)
 def _convolution_backward(
-    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Any, padding: Any,
-    dilation: Any, transposed: bool, output_padding: Any, groups: int, wanted: Any,
+    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool,
+    output_padding: Sequence[int], groups: int, wanted: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
     result = _convolution(
         x, weight, None, stride, padding, dilation, transposed, output_padding, groups

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 
 from ..dtype import _from_torch_dtype, dtypes
 from ..tensor import Tensor
+from ..tensor.operands import Operand
 from ..tensor.subscript import check_places
 from .aten import axes_of, means
 
@@ -31,7 +33,14 @@ ONLY_IF = dict.fromkeys((aten.index.Tensor, aten.index_put.default), _has_whole_
 
 
 @means(aten.arange.start_step)
-def _arange(start: Any, end: Any, step: Any = 1, *, dtype: Any = None, **placement: Any) -> Tensor:
+def _arange(
+    start: float,
+    end: float,
+    step: float = 1,
+    *,
+    dtype: torch.dtype | None = None,
+    **placement: object,
+) -> Tensor:
     kind = None if dtype is None else _from_torch_dtype(dtype)
     return Tensor.arange(start, end, step, dtype=kind, device="CPU")
 
@@ -92,7 +101,7 @@ def _index_select(x: Tensor, axis: int, index: Tensor) -> Tensor:
 
 
 @means(aten.scatter.src, aten.scatter.value)
-def _scatter(x: Tensor, axis: int, index: Tensor, values: Any) -> Tensor:
+def _scatter(x: Tensor, axis: int, index: Tensor, values: Operand) -> Tensor:
     return x.scatter(axis, index, values)
 
 
@@ -103,7 +112,12 @@ def _scatter_add(x: Tensor, axis: int, index: Tensor, values: Tensor) -> Tensor:
 
 @means(aten.slice_scatter.default)
 def _slice_scatter(
-    x: Tensor, values: Tensor, axis: int = 0, start: Any = None, end: Any = None, step: int = 1
+    x: Tensor,
+    values: Tensor,
+    axis: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
 ) -> Tensor:
     size = x.shape[axis]
     places = range(size)[slice(start, end, step)]
@@ -135,12 +149,12 @@ def _topk(
 
 
 @means(aten.argmax.default)
-def _argmax(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
+def _argmax(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     return x.argmax(axis, keepdim)
 
 
 @means(aten.argmin.default)
-def _argmin(x: Tensor, axis: Any = None, keepdim: bool = False) -> Tensor:
+def _argmin(x: Tensor, axis: int | None = None, keepdim: bool = False) -> Tensor:
     return x.argmin(axis, keepdim)
 
 
@@ -155,12 +169,12 @@ def _min(x: Tensor, axis: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
 
 
 @means(aten.cumsum.default)
-def _cumsum(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+def _cumsum(x: Tensor, axis: int, dtype: torch.dtype | None = None) -> Tensor:
     return _wide(x, dtype).cumsum(axis)
 
 
 @means(aten.cumprod.default)
-def _cumprod(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
+def _cumprod(x: Tensor, axis: int, dtype: torch.dtype | None = None) -> Tensor:
     return _wide(x, dtype).cumprod(axis)
 
 
@@ -170,16 +184,16 @@ def _logcumsumexp(x: Tensor, axis: int) -> Tensor:
 
 
 @means(aten.any.default, aten.any.dim, aten.any.dims)
-def _any(x: Tensor, axes: Any = None, keepdim: bool = False) -> Tensor:
+def _any(x: Tensor, axes: Sequence[int] | None = None, keepdim: bool = False) -> Tensor:
     return x.any(axes if isinstance(axes, int) else axes_of(axes), keepdim)
 
 
 @means(aten.prod.dim_int)
-def _prod(x: Tensor, axis: int, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def _prod(x: Tensor, axis: int, keepdim: bool = False, dtype: torch.dtype | None = None) -> Tensor:
     return _wide(x, dtype).prod(axis, keepdim)
 
 
-def _wide(x: Tensor, dtype: Any) -> Tensor:
+def _wide(x: Tensor, dtype: torch.dtype | None) -> Tensor:
     """What is accumulated: integers in 64 bits, unless a dtype is named."""
     if dtype is not None:
         return x.cast(_from_torch_dtype(dtype))
@@ -188,7 +202,11 @@ def _wide(x: Tensor, dtype: Any) -> Tensor:
 
 @means(aten.linalg_vector_norm.default)
 def _vector_norm(
-    x: Tensor, order: Any = 2, axes: Any = None, keepdim: bool = False, dtype: Any = None
+    x: Tensor,
+    order: Any = 2,
+    axes: Sequence[int] | None = None,
+    keepdim: bool = False,
+    dtype: torch.dtype | None = None,
 ) -> Tensor:
     x = x if dtype is None else x.cast(_from_torch_dtype(dtype))
     return x.vector_norm(order, axes_of(axes), keepdim)

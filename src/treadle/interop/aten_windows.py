@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -19,21 +20,21 @@ aten = torch.ops.aten
 
 
 def _max_pool(
-    rank: int, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1,
-    ceil_mode: bool = False,
+    rank: int, x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (),
+    padding: int | Sequence[int] = 0, dilation: int | Sequence[int] = 1, ceil_mode: bool = False,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     shape = (*_windows(rank, kernel, stride), _each(rank, dilation), _each(rank, padding))
     return x.max_pool2d(*shape, ceil_mode, return_indices=True)
 
 
 def _max_pool_backward(
-    rank: int, gradient: Tensor, x: Tensor, kernel: Any, stride: Any, padding: Any, dilation: Any,
-    ceil_mode: bool, indices: Tensor,
+    rank: int, gradient: Tensor, x: Tensor, kernel: Sequence[int], stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool, indices: Tensor,
 ) -> Tensor:  # fmt: skip
     return _added(rank, gradient, x, indices)
 
 
-def _adaptive_max_pool(rank: int, x: Tensor, size: Any) -> tuple[Tensor, Tensor]:
+def _adaptive_max_pool(rank: int, x: Tensor, size: Sequence[int]) -> tuple[Tensor, Tensor]:
     return x.adaptive_max_pool2d(tuple(size), return_indices=True)
 
 
@@ -46,8 +47,9 @@ def _added(rank: int, gradient: Tensor, x: Tensor, indices: Tensor) -> Tensor:
 
 
 def _avg_pool(
-    rank: int, x: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-    count_include_pad: bool = True, divisor: Any = None,
+    rank: int, x: Tensor, kernel: Sequence[int], stride: Sequence[int] = (),
+    padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor: int | None = None,
 ) -> Tensor:  # fmt: skip
     shape = (*_windows(rank, kernel, stride), 1, _each(rank, padding))
     return x.avg_pool2d(*shape, ceil_mode, count_include_pad, divisor)
@@ -57,7 +59,7 @@ def _avg_pool_backward(rank: int, gradient: Tensor, x: Tensor, *how: Any) -> Ten
     return _avg_pool(rank, x, *how).gradient(x, gradient=gradient)[0]
 
 
-def _adaptive_avg_pool(rank: int, x: Tensor, size: Any) -> Tensor:
+def _adaptive_avg_pool(rank: int, x: Tensor, size: Sequence[int]) -> Tensor:
     return x.adaptive_avg_pool2d(tuple(size))
 
 
@@ -66,12 +68,12 @@ def _adaptive_avg_pool_backward(rank: int, gradient: Tensor, x: Tensor) -> Tenso
     return result.gradient(x, gradient=gradient)[0]
 
 
-def _each(rank: int, value: Any) -> tuple[int, ...]:
+def _each(rank: int, value: int | Sequence[int]) -> tuple[int, ...]:
     sizes = (value,) if isinstance(value, int) else tuple(value)
     return sizes if len(sizes) == rank else sizes * rank
 
 
-def _windows(rank: int, kernel: Any, stride: Any) -> tuple[Any, Any]:
+def _windows(rank: int, kernel: Sequence[int], stride: Sequence[int]) -> tuple[Any, Any]:
     """Kernel and stride, which is the kernel's size where it is not given."""
     return _each(rank, kernel), _each(rank, stride or kernel)
 

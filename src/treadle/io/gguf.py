@@ -19,7 +19,7 @@ from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import check_shape, label_of, mapped, tensor_of
+from .mapped import Source, check_shape, label_of, mapped, tensor_of
 from .quantized import FORMATS, Format
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ _PLAIN: dict[int, DType] = {
 
 
 @explained
-def gguf_load(tensor: Any) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def gguf_load(tensor: Source) -> tuple[dict[str, Any], dict[str, Tensor]]:
     """The metadata and the tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
     Plain tensors keep their shape and dtype and, on the CPU, are the file's own memory. Quantised
@@ -75,7 +75,7 @@ class _Info:
     end: int
 
 
-def _load(data: np.ndarray[Any, Any]) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _load(data: np.ndarray) -> tuple[dict[str, Any], dict[str, Tensor]]:
     reader = _Reader(data)
     if reader.take(4).tobytes() != _MAGIC:
         raise _Unsound("it does not begin with 'GGUF'")
@@ -116,7 +116,7 @@ def _check_places(infos: dict[str, _Info], nbytes: int) -> None:
         reached = max(reached, info.end)
 
 
-def _tensor(data: np.ndarray[Any, Any], info: _Info) -> Tensor:
+def _tensor(data: np.ndarray, info: _Info) -> Tensor:
     if isinstance(info.kind, DType):
         return tensor_of(data, info.kind, info.shape)
     check_shape(info.shape, dtypes.float32)
@@ -129,7 +129,7 @@ def _tensor(data: np.ndarray[Any, Any], info: _Info) -> Tensor:
 class _Reader:
     """Reads on from a place, and never past the end."""
 
-    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+    def __init__(self, data: np.ndarray) -> None:
         self._data = data
         self.at = 0
 
@@ -137,7 +137,7 @@ class _Reader:
     def left(self) -> int:
         return len(self._data) - self.at
 
-    def take(self, nbytes: int) -> np.ndarray[Any, Any]:
+    def take(self, nbytes: int) -> np.ndarray:
         if nbytes > self.left:
             raise _Unsound(f"{nbytes} bytes at byte {self.at} go past the end ({self.left} left)")
         self.at += nbytes

@@ -12,23 +12,26 @@ from __future__ import annotations
 import io
 import math
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeAlias
 
 from ..dtype import DType, dtypes
 from ..errors import DTypeError, ShapeError, UserError
 from ..explained import explained
+from ..kinds import SOURCE
 from ..tensor import Tensor
 from ..tensor.files import mapped_file
 
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["TensorIO", "check_shape", "label_of", "mapped", "reader_of", "tensor_of"]
+__all__ = ["Source", "TensorIO", "check_shape", "label_of", "mapped", "reader_of", "tensor_of"]
+
+Source: TypeAlias = Annotated["str | bytes | os.PathLike[str] | Tensor", SOURCE]
 
 _MOST_AXES = 64  # as in NumPy
 
 
-def mapped(source: Any) -> np.ndarray[Any, Any]:
+def mapped(source: Source) -> np.ndarray:
     """The bytes of a path (mapped) or of a uint8 tensor, as a 1-D uint8 array."""
     import numpy as np
 
@@ -37,12 +40,12 @@ def mapped(source: Any) -> np.ndarray[Any, Any]:
     return mapped_file(source)
 
 
-def label_of(source: Any) -> str:
+def label_of(source: Source) -> str:
     """What messages call the source."""
-    return "the tensor" if isinstance(source, Tensor) else os.fspath(source)
+    return "the tensor" if isinstance(source, Tensor) else os.fsdecode(source)
 
 
-def tensor_of(data: np.ndarray[Any, Any], dtype: DType, shape: tuple[int, ...]) -> Tensor:
+def tensor_of(data: np.ndarray, dtype: DType, shape: tuple[int, ...]) -> Tensor:
     """The bytes `data`, exactly as many as needed, as a tensor on the default device.
 
     On the CPU it is the memory of `data` itself, unless that is not aligned to its elements; other
@@ -75,7 +78,7 @@ def check_shape(shape: tuple[int, ...], dtype: DType) -> None:
         )
 
 
-def reader_of(data: np.ndarray[Any, Any]) -> io.BufferedReader:
+def reader_of(data: np.ndarray) -> io.BufferedReader:
     """Bytes as a file to read from, without a copy of the whole."""
     return io.BufferedReader(_BytesReader(data))
 

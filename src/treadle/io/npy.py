@@ -12,14 +12,14 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..config import settings
 from ..dtype import _from_np_dtype
 from ..errors import DTypeError, UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, reader_of, tensor_of
+from .mapped import Source, label_of, mapped, reader_of, tensor_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -33,7 +33,7 @@ _BROKEN = (
 
 
 @explained
-def npy_load(fn: Any) -> Tensor:
+def npy_load(fn: Source) -> Tensor:
     """The array of a .npy file (a path or a uint8 tensor), mapped; other byte orders are converted.
 
     Raises UserError for a broken file or one of pickled objects, DTypeError for elements that
@@ -44,7 +44,7 @@ def npy_load(fn: Any) -> Tensor:
 
 
 @explained
-def npz_load(fn: Any) -> dict[str, Tensor]:
+def npz_load(fn: Source) -> dict[str, Tensor]:
     """The arrays of a .npz file by name, in their shapes and dtypes, each copied, and decompressed
     where it is compressed: to at most UNPACK_LIMIT MiB in all.
 
@@ -55,7 +55,7 @@ def npz_load(fn: Any) -> dict[str, Tensor]:
 
 
 @contextlib.contextmanager
-def _named(operation: str, fn: Any) -> Iterator[None]:
+def _named(operation: str, fn: Source) -> Iterator[None]:
     """What is wrong with a file names the operation and the file."""
     try:
         yield
@@ -65,7 +65,7 @@ def _named(operation: str, fn: Any) -> Iterator[None]:
         raise UserError(f"[{operation}] {label_of(fn)} cannot be read: {error}") from None
 
 
-def _tensors(data: np.ndarray[Any, Any]) -> dict[str, Tensor]:
+def _tensors(data: np.ndarray) -> dict[str, Tensor]:
     import numpy as np
 
     found: dict[str, Tensor] = {}
@@ -88,7 +88,7 @@ def _tensors(data: np.ndarray[Any, Any]) -> dict[str, Tensor]:
     return found
 
 
-def _tensor(data: np.ndarray[Any, Any]) -> Tensor:
+def _tensor(data: np.ndarray) -> Tensor:
     """The tensor of a .npy file's bytes."""
     import numpy as np
 

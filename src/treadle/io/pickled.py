@@ -41,7 +41,7 @@ _PUSHED = frozenset((
     "BINUNICODE8", "BINBYTES", "SHORT_BINBYTES", "BINBYTES8",
 ))  # fmt: skip
 _CONSTANTS = {"NONE": None, "NEWTRUE": True, "NEWFALSE": False}
-_EMPTY: dict[str, Callable[[], Any]] = {
+_EMPTY: dict[str, Callable[[], object]] = {
     "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple, "EMPTY_SET": set,
 }  # fmt: skip
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
@@ -129,7 +129,7 @@ class _Machine:
             raise PickleError(f"the pickle fills a {type(value).__name__}, not a {kind.__name__}")
         return value
 
-    def _mark(self, _: Any) -> None:
+    def _mark(self, _: object) -> None:
         self._stack.append(_MARK)
 
     def _store(self, index: Any) -> None:
@@ -138,30 +138,30 @@ class _Machine:
     def _fetch(self, index: int) -> None:
         self._stack.append(self._memo[index])
 
-    def _append(self, _: Any) -> None:
+    def _append(self, _: object) -> None:
         value = self._pop()
         self._top(list).append(value)
 
-    def _appends(self, _: Any) -> None:
+    def _appends(self, _: object) -> None:
         items = self._pop_to_mark()
         self._top(list).extend(items)
 
-    def _add_items(self, _: Any) -> None:
+    def _add_items(self, _: object) -> None:
         items = self._pop_to_mark()
         self._top(set).update(plain_keys(items))
 
-    def _set_item(self, _: Any) -> None:
+    def _set_item(self, _: object) -> None:
         value, key = self._pop(), self._pop()
         _filled(self._top(dict), [key, value])
 
-    def _set_items(self, _: Any) -> None:
+    def _set_items(self, _: object) -> None:
         items = self._pop_to_mark()
         _filled(self._top(dict), items)
 
     def _global(self, argument: str) -> None:
         self._stack.append(self._named(*argument.split(" ", 1)))
 
-    def _stack_global(self, _: Any) -> None:
+    def _stack_global(self, _: object) -> None:
         name, module = self._pop(), self._pop()
         self._stack.append(self._named(module, name))
 
@@ -174,17 +174,17 @@ class _Machine:
             )
         return self._names[full]
 
-    def _reduce(self, _: Any) -> None:
+    def _reduce(self, _: object) -> None:
         arguments, call = self._pop(), self._pop()
         if not isinstance(call, Call) or not isinstance(arguments, tuple):
             raise PickleError(f"the pickle calls a {type(call).__name__}, which is not allowed")
         self._stack.append(call.function(*arguments))
 
-    def _build(self, _: Any) -> None:
+    def _build(self, _: object) -> None:
         self._pop()
         self._top(dict)  # an OrderedDict's attributes, such as a state_dict's `_metadata`
 
-    def _persistent_id(self, _: Any) -> None:
+    def _persistent_id(self, _: object) -> None:
         if self._persistent is None:
             raise PickleError("the pickle refers to something outside of it")
         self._stack.append(self._persistent(self._pop()))

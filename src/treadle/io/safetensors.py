@@ -23,7 +23,7 @@ from ..dtype import DType, dtypes
 from ..errors import DTypeError, UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, tensor_of
+from .mapped import Source, label_of, mapped, tensor_of
 
 __all__ = ["safe_load", "safe_load_metadata", "safe_save"]
 
@@ -41,7 +41,9 @@ _FIELDS = {"dtype", "shape", "data_offsets"}
 
 @explained
 def safe_save(
-    tensors: Mapping[str, Tensor], fn: Any, metadata: Mapping[str, str] | None = None
+    tensors: Mapping[str, Tensor],
+    fn: str | os.PathLike[str],
+    metadata: Mapping[str, str] | None = None,
 ) -> None:
     """Write named tensors to the file `fn`; `metadata` are strings to keep beside them.
 
@@ -119,7 +121,7 @@ def _umask() -> int:
 
 
 @explained
-def safe_load(fn: Any) -> dict[str, Tensor]:
+def safe_load(fn: Source) -> dict[str, Tensor]:
     """The named tensors of a file, or of a uint8 tensor that holds a file's bytes.
 
     In their shapes and dtypes. Nothing is read before it is computed with, and on the CPU nothing
@@ -134,7 +136,7 @@ def safe_load(fn: Any) -> dict[str, Tensor]:
 
 
 @explained
-def safe_load_metadata(t: Any) -> tuple[Tensor, int, dict[str, Any]]:
+def safe_load_metadata(t: Source) -> tuple[Tensor, int, dict[str, Any]]:
     """The file's bytes as a uint8 vector, where its data begins, and its whole header.
 
     Raises UserError if the bytes are not a sound safetensors file.

@@ -6,19 +6,22 @@ tar_extract("data.tar")["train/images.bin"]      -> uint8 tensor
 from __future__ import annotations
 
 import tarfile
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dtype import dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import label_of, mapped, reader_of, tensor_of
+from .mapped import Source, label_of, mapped, reader_of, tensor_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["tar_extract"]
 
 
 @explained
-def tar_extract(t: Any) -> dict[str, Tensor]:
+def tar_extract(t: Source) -> dict[str, Tensor]:
     """The regular files of an archive (a path or a uint8 tensor) as uint8 vectors, by name.
 
     Of files with one name the last counts, as in tar itself; links and folders are left out. The
@@ -33,7 +36,7 @@ def tar_extract(t: Any) -> dict[str, Tensor]:
     return {member.name: _content(data, member, label) for member in members}
 
 
-def _content(data: Any, member: tarfile.TarInfo, label: str) -> Tensor:
+def _content(data: np.ndarray, member: tarfile.TarInfo, label: str) -> Tensor:
     begin, end = member.offset_data, member.offset_data + member.size
     if member.issparse():
         raise UserError(f"[tar_extract] {member.name!r} in {label} is sparse, which is not read")

@@ -21,7 +21,7 @@ from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
-from .mapped import check_shape, label_of, mapped, reader_of, tensor_of
+from .mapped import Source, check_shape, label_of, mapped, reader_of, tensor_of
 from .pickled import Call, PickleError, load, plain_keys
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ _LOCAL_MAGIC = b"PK\x03\x04"
 
 
 @explained
-def torch_load(t: Any) -> Any:
+def torch_load(t: Source) -> Any:
     """What `torch.save` wrote to a path (or to the bytes in a uint8 tensor), tensors as Tensors.
 
     Dicts, lists, tuples, sets, numbers, strings and bytes come as themselves. Nothing of the file
@@ -83,7 +83,7 @@ class _Storage:
 class _Archive:
     """The records of a file, and the tensors that were made of them."""
 
-    def __init__(self, data: np.ndarray[Any, Any]) -> None:
+    def __init__(self, data: np.ndarray) -> None:
         self._data = data
         self._records = _records(data)
         pickles = [name for name in self._records if name.split("/", 1)[-1] == "data.pkl"]
@@ -106,7 +106,7 @@ class _Archive:
     def _bytes(self, name: str) -> bytes:
         return self._record(name).tobytes()
 
-    def _record(self, name: str) -> np.ndarray[Any, Any]:
+    def _record(self, name: str) -> np.ndarray:
         full = self._folder + name
         if full not in self._records:
             raise PickleError(f"it has no record {full}")
@@ -208,7 +208,7 @@ class _Archive:
         return tensor_of(copy, kind, sizes)
 
 
-def _records(data: np.ndarray[Any, Any]) -> dict[str, tuple[int, int]]:
+def _records(data: np.ndarray) -> dict[str, tuple[int, int]]:
     """Where the bytes of each record of the archive begin and end. Raises PickleError."""
     found: dict[str, tuple[int, int]] = {}
     with zipfile.ZipFile(reader_of(data)) as archive:
@@ -229,7 +229,7 @@ def _records(data: np.ndarray[Any, Any]) -> dict[str, tuple[int, int]]:
     return found
 
 
-def _place(data: np.ndarray[Any, Any], info: zipfile.ZipInfo) -> tuple[int, int]:
+def _place(data: np.ndarray, info: zipfile.ZipInfo) -> tuple[int, int]:
     at = info.header_offset
     if not 0 <= at <= len(data) - _LOCAL_HEADER.size:
         raise PickleError(f"the record {info.filename} lies outside of the file")

@@ -29,7 +29,7 @@ _WIDE = (dtypes.float32, dtypes.float64)
 
 
 @functools.cache
-def numpy_dtype(dtype: DType) -> np.dtype[Any]:
+def numpy_dtype(dtype: DType) -> np.dtype:
     """The NumPy dtype of one lane of `dtype`; index is int64."""
     return np.dtype(np.int64) if dtype.kind == "index" else numpy_names()[dtype.scalar]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, TypeAlias
 
 from ..dtype import DType, complex_of, dtypes
 from ..errors import UserError
@@ -25,9 +25,14 @@ from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .shape import Shape, infer_shape
 from .weak import Reference, inside
 
-__all__ = ["Node", "behind_after", "intern_count", "substitute", "toposort"]
+__all__ = [
+    "Node", "NodeLike", "behind_after", "intern_count", "substitute", "toposort", "without",
+]  # fmt: skip
 
-_interned: weakref.WeakValueDictionary[tuple[Any, ...], Node] = weakref.WeakValueDictionary()
+# What stands beside a node in arithmetic: Python's numbers become constants of its dtype.
+NodeLike: TypeAlias = "Node | complex"
+
+_interned: weakref.WeakValueDictionary[tuple[object, ...], Node] = weakref.WeakValueDictionary()
 _references, _forget = inside(_interned)  # looked up a million times in a large compilation
 
 
@@ -74,16 +79,16 @@ class Node:
         """
         return _interned_as((op, dtype, src, arg), op, dtype, src, arg, shape)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         raise AttributeError(f"a Node is immutable: cannot set {name!r}")
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         return (Node, (self.op, self.dtype, self.src, self.arg))
 
     # -- making nodes -------------------------------------------------------------------------
 
     @staticmethod
-    def const(dtype: DType, value: Any) -> Node:
+    def const(dtype: DType, value: complex) -> Node:
         """The scalar `value` as `dtype`; in a vector dtype, that value in every lane."""
         if dtype.count > 1:
             return Node(Op.BROADCAST, dtype, (Node.const(dtype.scalar, value),))
@@ -165,7 +170,7 @@ class Node:
                 return Node.const(dtype, value)
         return Node(Op.BITCAST, dtype, (self,))
 
-    def like(self, value: Any) -> Node:
+    def like(self, value: NodeLike) -> Node:
         """`value` as a constant of this node's dtype, unless it is a Node already."""
         return value if isinstance(value, Node) else Node.const(self.dtype, value)
 
@@ -204,83 +209,83 @@ class Node:
 
     # -- arithmetic ---------------------------------------------------------------------------
 
-    def __add__(self, other: Any) -> Node:
+    def __add__(self, other: NodeLike) -> Node:
         return alu(Op.ADD, self, self.like(other))
 
-    def __radd__(self, other: Any) -> Node:
+    def __radd__(self, other: NodeLike) -> Node:
         return alu(Op.ADD, self.like(other), self)
 
-    def __sub__(self, other: Any) -> Node:
+    def __sub__(self, other: NodeLike) -> Node:
         return alu(Op.SUB, self, self.like(other))
 
-    def __rsub__(self, other: Any) -> Node:
+    def __rsub__(self, other: NodeLike) -> Node:
         return alu(Op.SUB, self.like(other), self)
 
-    def __mul__(self, other: Any) -> Node:
+    def __mul__(self, other: NodeLike) -> Node:
         return alu(Op.MUL, self, self.like(other))
 
-    def __rmul__(self, other: Any) -> Node:
+    def __rmul__(self, other: NodeLike) -> Node:
         return alu(Op.MUL, self.like(other), self)
 
-    def __truediv__(self, other: Any) -> Node:
+    def __truediv__(self, other: NodeLike) -> Node:
         return alu(Op.FDIV, self, self.like(other))
 
-    def __rtruediv__(self, other: Any) -> Node:
+    def __rtruediv__(self, other: NodeLike) -> Node:
         return alu(Op.FDIV, self.like(other), self)
 
-    def __floordiv__(self, other: Any) -> Node:
+    def __floordiv__(self, other: NodeLike) -> Node:
         return alu(Op.IDIV, self, self.like(other))
 
-    def __rfloordiv__(self, other: Any) -> Node:
+    def __rfloordiv__(self, other: NodeLike) -> Node:
         return alu(Op.IDIV, self.like(other), self)
 
-    def __mod__(self, other: Any) -> Node:
+    def __mod__(self, other: NodeLike) -> Node:
         return alu(Op.MOD, self, self.like(other))
 
     def __neg__(self) -> Node:
         return alu(Op.MUL, self, self.like(-1)) if self._is_index() else alu(Op.NEG, self)
 
-    def __and__(self, other: Any) -> Node:
+    def __and__(self, other: NodeLike) -> Node:
         return alu(Op.AND, self, self.like(other))
 
-    def __or__(self, other: Any) -> Node:
+    def __or__(self, other: NodeLike) -> Node:
         return alu(Op.OR, self, self.like(other))
 
-    def __xor__(self, other: Any) -> Node:
+    def __xor__(self, other: NodeLike) -> Node:
         return alu(Op.XOR, self, self.like(other))
 
-    def __lshift__(self, other: Any) -> Node:
+    def __lshift__(self, other: NodeLike) -> Node:
         return alu(Op.SHL, self, self.like(other))
 
-    def __rshift__(self, other: Any) -> Node:
+    def __rshift__(self, other: NodeLike) -> Node:
         return alu(Op.SHR, self, self.like(other))
 
     def __invert__(self) -> Node:
         return alu(Op.XOR, self, self.like(True if self.dtype.is_bool else -1))
 
-    def __lt__(self, other: Any) -> Node:
+    def __lt__(self, other: NodeLike) -> Node:
         return alu(Op.CMPLT, self, self.like(other))
 
-    def __gt__(self, other: Any) -> Node:
+    def __gt__(self, other: NodeLike) -> Node:
         return alu(Op.CMPLT, self.like(other), self)
 
-    def __le__(self, other: Any) -> Node:
+    def __le__(self, other: NodeLike) -> Node:
         other = self.like(other)
         return self < other + 1 if self._is_index() else ~(other < self)
 
-    def __ge__(self, other: Any) -> Node:
+    def __ge__(self, other: NodeLike) -> Node:
         return self.like(other) <= self
 
-    def eq(self, other: Any) -> Node:
+    def eq(self, other: NodeLike) -> Node:
         return alu(Op.CMPEQ, self, self.like(other))
 
-    def ne(self, other: Any) -> Node:
+    def ne(self, other: NodeLike) -> Node:
         return alu(Op.CMPNE, self, self.like(other))
 
-    def maximum(self, other: Any) -> Node:
+    def maximum(self, other: NodeLike) -> Node:
         return alu(Op.MAX, self, self.like(other))
 
-    def minimum(self, other: Any) -> Node:
+    def minimum(self, other: NodeLike) -> Node:
         return alu(Op.MIN, self, self.like(other))
 
     def where(self, yes: Any, no: Any) -> Node:
@@ -308,7 +313,7 @@ def behind_after(node: Node) -> Node:
 
 
 def _interned_as(
-    key: tuple[Any, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape
+    key: tuple[object, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape
 ) -> Node:
     node = object.__new__(Node)
     _set_op(node, op)
@@ -334,11 +339,27 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     new: dict[Node, Node] = dict(mapping)
     for node in toposort(roots, lambda n: n not in mapping):
         if node not in new:
-            src = tuple(new[s] for s in node.src)
-            new[node] = made = node if src == node.src else rebuild(node, src)
-            if node.origin is not None and made.origin is None:
-                object.__setattr__(made, "origin", node.origin)
+            new[node] = _rebuilt(node, new)
     return tuple(new[root] for root in roots)
+
+
+def without(roots: tuple[Node, ...], ops: Collection[Op]) -> tuple[Node, ...]:
+    """These graphs with each node of `ops` as its first source; constants are folded again."""
+    new: dict[Node, Node] = {}
+    for node in toposort(roots):
+        new[node] = new[node.src[0]] if node.op in ops else _rebuilt(node, new)
+    return tuple(new[root] for root in roots)
+
+
+def _rebuilt(node: Node, new: dict[Node, Node]) -> Node:
+    """`node` on what its sources became, of the same origin."""
+    src = tuple(new[s] for s in node.src)
+    if src == node.src:
+        return node
+    made = rebuild(node, src)
+    if node.origin is not None and made.origin is None:
+        object.__setattr__(made, "origin", node.origin)
+    return made
 
 
 def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
@@ -346,7 +367,7 @@ def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
         check_complex(op, dtype, src, arg)
 
 
-def _const_key(value: Any) -> Any:
+def _const_key(value: complex) -> bytes | tuple[type, complex]:
     if type(value) is complex:
         return struct.pack("dd", value.real, value.imag)
     return struct.pack("d", value) if type(value) is float else (type(value), value)

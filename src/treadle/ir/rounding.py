@@ -74,7 +74,7 @@ def _range(dtype: DType) -> tuple[float, float]:
     """The smallest normal number, below which there may be zeros, and the largest one."""
     import ml_dtypes
 
-    info: Any = ml_dtypes.finfo(numpy_dtype(dtype))
+    info = ml_dtypes.finfo(numpy_dtype(dtype))
     return float(info.smallest_normal), float(info.max)
 
 

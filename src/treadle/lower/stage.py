@@ -6,12 +6,18 @@
 Scope "shared" becomes LOCAL memory, filled by each worker inside the loops that the value depends
 on. Scope "grid" becomes a scratch PARAM, filled by all workers in a phase of its own. What has
 several buffers is lowered in multi_buffering.py.
+
+A loop that was cut can reach beyond what a STAGE fills: what is read there is not used, and memory
+is as large as what is read of it.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ..ir.args import LocalRef, ParamRef
 from ..ir.conditions import TRUE
+from ..ir.interval import bounds
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -29,6 +35,7 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     verify_stages(root)
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
+    reach: dict[Node, int] = {}
     root = lower_bulk_copies(lower_buffered_stages(root))
     first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
@@ -47,10 +54,23 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             if memory.op is Op.PARAM:
                 scratch.append(memory)
             filled[key] = _fill(node, memory)
-        position = place_in(node, Stage.of(node).read)
+        position, memory = place_in(node, Stage.of(node).read), operand(filled[key])
+        if _leaves(node):
+            reach[memory] = max(reach.get(memory, memory.arg.size), bounds(position)[1] + 1)
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
-    return _number_tickets(rewrite_with(root, step)), scratch
+    root = _number_tickets(rewrite_with(root, step))
+    wide = {m: m.replace(arg=replace(m.arg, size=size)) for m, size in reach.items()}
+    return root.substitute(wide), [wide.get(memory, memory) for memory in scratch]
+
+
+def _leaves(node: Node) -> bool:
+    """Whether a STAGE is read beyond its sizes. Places that memory holds are inside by making."""
+    stage = Stage.of(node)
+    return any(
+        bounds(place)[1] >= size and not any(n.op is Op.LOAD for n in place.toposort())
+        for place, size in zip(stage.read, stage.arg.sizes, strict=True)
+    )
 
 
 def _memory_and_index(read: Node) -> tuple[Node, Node]:

@@ -12,6 +12,7 @@ from typing import Any
 from ..errors import ArgumentError
 from ..pytorch_names import of_layer
 from ..tensor import Tensor
+from ..tensor.types import Sizes
 from .layer import Layer, Method
 
 __all__ = [
@@ -126,7 +127,7 @@ class Unfold(Method):
     method = "im2col"
 
     def __init__(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
     ) -> None:
         super().__init__(kernel_size=kernel_size, dilation=dilation, padding=padding, stride=stride)
 
@@ -139,8 +140,8 @@ class Fold(Method):
     method = "col2im"
 
     def __init__(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-        stride: Any = 1,
+        self, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0,
+        stride: Sizes = 1,
     ) -> None:  # fmt: skip
         super().__init__(
             output_size=output_size, kernel_size=kernel_size, dilation=dilation, padding=padding,
@@ -157,7 +158,7 @@ class Upsample(Method):
     method = "interpolate"
 
     def __init__(
-        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest",
+        self, size: Sizes | None = None, scale_factor: Any = None, mode: str = "nearest",
         align_corners: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
@@ -174,7 +175,7 @@ class _Pad(Method):
     method = "pad"
     rank, mode = 1, "constant"
 
-    def __init__(self, padding: Any, value: float = 0.0) -> None:
+    def __init__(self, padding: int | Sequence[int], value: float = 0.0) -> None:
         every = isinstance(padding, int)
         flat = (padding,) * (2 * self.rank) if every else tuple(padding)
         if len(flat) != 2 * self.rank:
@@ -188,7 +189,7 @@ class _Pad(Method):
 class _PadOfItself(_Pad):
     """Elements of the tensor itself added around its last axes; the dtype stays."""
 
-    def __init__(self, padding: Any) -> None:
+    def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__(padding)
 
 

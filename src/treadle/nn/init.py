@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..errors import ShapeError
 from ..tensor import Tensor
@@ -11,7 +10,7 @@ from ..tensor import Tensor
 __all__ = ["check_sizes", "fan_in_uniform"]
 
 
-def check_sizes(layer: object, **sizes: Any) -> None:
+def check_sizes(layer: object, **sizes: int) -> None:
     """Raises ShapeError, with the layer's name and the parameter's, for what is no size."""
     for name, size in sizes.items():
         if not hasattr(size, "__index__") or size < 0:
@@ -20,7 +19,7 @@ def check_sizes(layer: object, **sizes: Any) -> None:
             )
 
 
-def fan_in_uniform(*shape: Any, fan_in: int) -> Tensor:
+def fan_in_uniform(*shape: int, fan_in: int) -> Tensor:
     """Uniform in ±1/sqrt(fan_in): Kaiming's rule with a = sqrt(5), as PyTorch's layers start.
 
     A fan-in of 0 (a layer without inputs) gives zeros. Computed with the first result that needs

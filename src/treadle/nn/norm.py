@@ -14,7 +14,9 @@ from ..errors import ShapeError
 from ..ir.shape import same_size
 from ..tensor import Tensor
 from ..tensor.checks import check_width
+from ..tensor.creation import Data
 from ..tensor.shapes import aligned
+from ..tensor.types import DTypeLike
 from .init import check_sizes
 from .layer import Layer
 
@@ -67,7 +69,7 @@ def _check_channels(layer: str, x: Tensor, channels: int) -> None:
         )
 
 
-def _state(value: object, dtype: object = None) -> Tensor:
+def _state(value: Data, dtype: DTypeLike | None = None) -> Tensor:
     """A tensor that layers update in place and no gradient flows into."""
     return Tensor(value, dtype=dtype, requires_grad=False)
 

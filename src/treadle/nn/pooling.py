@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..tensor.types import Sizes
 from .layer import Method
 
 __all__ = [
@@ -29,8 +30,8 @@ class _MaxPool(Method):
     method, rank = "max_pool2d", 1
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1,
-        return_indices: bool = False, ceil_mode: bool = False,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        dilation: Sizes = 1, return_indices: bool = False, ceil_mode: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(
             kernel_size=_each(kernel_size, self.rank), stride=stride, padding=padding,
@@ -44,8 +45,9 @@ class _AvgPool(Method):
     method, rank = "avg_pool2d", 1
 
     def __init__(
-        self, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
+        self, kernel_size: Sizes, stride: Sizes | None = None, padding: Sizes = 0,
+        ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(
             kernel_size=_each(kernel_size, self.rank), stride=stride, padding=padding,
@@ -59,7 +61,7 @@ class _AdaptiveAvgPool(Method):
 
     method, rank = "adaptive_avg_pool2d", 1
 
-    def __init__(self, output_size: Any) -> None:
+    def __init__(self, output_size: Sizes) -> None:
         super().__init__(output_size=_each(output_size, self.rank))
 
 
@@ -68,7 +70,7 @@ class _AdaptiveMaxPool(Method):
 
     method, rank = "adaptive_max_pool2d", 1
 
-    def __init__(self, output_size: Any, return_indices: bool = False) -> None:
+    def __init__(self, output_size: Sizes, return_indices: bool = False) -> None:
         super().__init__(output_size=_each(output_size, self.rank), return_indices=return_indices)
 
 

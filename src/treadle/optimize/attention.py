@@ -26,7 +26,6 @@ from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.attention import EACH, Attention, recognise_attention, unit_of
-from ..ir.choices import take
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -50,10 +49,9 @@ from .attention_tiles import (
     zeros,
 )
 from .fragments import FragmentOperand
-from .moves import Moves
-from .nest import Nest
+from .moves import Move, Moves
 
-__all__ = ["Attending", "attend_in_tiles"]
+__all__ = ["AttendInTiles", "Attending", "attend_in_tiles"]
 
 SHAPES = (Shape(2, 64), Shape(2, 32), Shape(1, 64), Shape(1, 32))
 
@@ -63,12 +61,11 @@ def attend_in_tiles(moves: Moves, target: Target) -> None:
     for nest in moves.nests():
         found = recognise_attention(nest.node)
         unit = found and unit_of(found, target.matrix_units)
-        if found is not None and unit is not None:
-            _make(moves, nest, found, unit, target)
+        if found is not None and unit is not None and moves.has_nest(nest):
+            moves.make(AttendInTiles(moves.number_of(nest), _shape(found, unit, target)))
 
 
-def _make(moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: Target) -> None:
-    """Replace the nest."""
+def _shape(found: Attention, unit: MatrixUnit, target: Target) -> Shape:
     assert target.workgroup is not None
     # Lines are as long as the next power of two: that is how they can be swizzled.
     long, wide = power_of_two(found.depth), power_of_two(found.column)
@@ -78,19 +75,35 @@ def _make(moves: Moves, nest: Nest, found: Attention, unit: MatrixUnit, target: 
         return (shape.rows * long + tiles) * unit.dtype.itemsize
 
     results = loop_size(found.row) * loop_size(*found.batch)
-    shape = choose(SHAPES, nbytes, results, target.workgroup)
-    tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
-    tiles.limit(nest, found.column)
-    attending = Attending(tiles, found, tiles.of_rows(found.query, found.depth))
-    attending.make()
-    pair = moves.loop(2, "vector")  # neighbouring results are stored at once
-    stores = attending.stores(pair)
-    end = Node(Op.END, dtypes.void, (*stores, *tiles.loops, pair), len(stores))
-    moves.root = simplify(moves.root.substitute({nest.node: end}))
-    take("tiled_attention")
-    moves.log.append(
-        f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, weights in registers"
-    )
+    return choose(SHAPES, nbytes, results, target.workgroup)
+
+
+@dataclass(frozen=True)
+class AttendInTiles(Move):
+    """A nest that is attention runs on matrix units, in tiles of keys; weights stay in registers.
+
+    Then it is scheduled.
+    """
+
+    word = "tiled_attention"
+
+    nest: int
+    shape: Shape
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        found = recognise_attention(nest.node)
+        unit = found and unit_of(found, moves.target.matrix_units)
+        if found is None or unit is None:
+            raise ValueError(f"{self}: the nest is no attention that matrix units compute")
+        tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.shape)
+        tiles.limit(nest, found.column)
+        attending = Attending(tiles, found, tiles.of_rows(found.query, found.depth))
+        attending.make()
+        pair = moves.loop(2, "vector")  # neighbouring results are stored at once
+        stores = attending.stores(pair)
+        end = Node(Op.END, dtypes.void, (*stores, *tiles.loops, pair), len(stores))
+        moves.root = simplify(moves.root.substitute({nest.node: end}))
 
 
 @dataclass(frozen=True)

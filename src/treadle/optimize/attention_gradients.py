@@ -21,6 +21,7 @@ Weights are rounded to the 16 bits of the factors. Nothing is larger than what c
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef, StageArg
@@ -33,7 +34,6 @@ from ..ir.attention_gradients import (
     unit_for,
     without_rounding,
 )
-from ..ir.choices import take
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
@@ -59,10 +59,10 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest
 
-__all__ = ["differentiate_in_tiles"]
+__all__ = ["DifferentiateInTiles", "differentiate_in_tiles"]
 
 SHAPES = (Shape(1, 64), Shape(1, 32))
 NARROW = 64  # columns up to which sums leave registers for tiles of 64 keys
@@ -73,43 +73,76 @@ def differentiate_in_tiles(moves: Moves, target: Target) -> None:
     for nest in moves.nests():
         found = recognise_gradients(nest.node)
         unit = found and unit_for(found, target.matrix_units)
-        if found is not None and unit is not None:
-            _Kernel(moves, nest, found, unit, target).make()
+        if found is not None and unit is not None and moves.has_nest(nest):
+            shape = _shape(found, unit, target)
+            moves.make(DifferentiateInTiles(moves.number_of(nest), shape))
+
+
+@dataclass(frozen=True)
+class DifferentiateInTiles(Move):
+    """A nest of gradients of attention runs on matrix units and computes scores anew.
+
+    Then it is scheduled.
+    """
+
+    word = "tiled_attention_gradients"
+
+    nest: int
+    shape: Shape
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        found = recognise_gradients(nest.node)
+        unit = found and unit_for(found, moves.target.matrix_units)
+        if found is None or unit is None:
+            raise ValueError(f"{self}: the nest has no gradients that matrix units compute")
+        _Kernel(moves, nest, found, unit, self.shape).make()
+
+
+def _shape(found: Gradients, unit: MatrixUnit, target: Target) -> Shape:
+    """The shape of which two groups fit, if there is one, or else one."""
+    assert target.workgroup is not None
+    rows = _rows(found)
+    widths = map(power_of_two, (found.column, *rows.values()))
+    shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
+    results = loop_size(found.row) * loop_size(*found.batch)
+    nbytes = lambda shape: _bytes(found, rows, shape) * unit.dtype.itemsize
+    return choose(shapes, nbytes, results, target.workgroup)
+
+
+def _rows(found: Gradients) -> dict[Node, Node]:
+    """The factors of rows, and what each goes along."""
+    rows = {p.of_row: p.depth for p in found.products}
+    if found.statistics is not None:
+        attention = found.statistics.attention
+        rows[attention.query] = attention.depth
+    return rows
+
+
+def _bytes(found: Gradients, rows: dict[Node, Node], shape: Shape) -> int:
+    """The elements in shared memory of a workgroup: its rows, and tiles of keys in both passes."""
+    tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
+    tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}
+    wide = sum(tiles.values())
+    if found.statistics is not None:
+        wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
+    return shape.rows * sum(map(power_of_two, rows.values())) + BUFFERS * shape.keys * wide
 
 
 class _Kernel:
     """One kernel in the making."""
 
     def __init__(
-        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, target: Target
+        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, shape: Shape
     ) -> None:
-        assert target.workgroup is not None
         self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
         self.products = {p.sums: _hole(n) for n, p in enumerate(found.products)}
         reduces = found.statistics.reduces if found.statistics else ()
         self.statistics = {n: _hole(len(self.products) + k) for k, n in enumerate(reduces)}
-        self.rows = {p.of_row: p.depth for p in found.products}
-        if found.statistics is not None:
-            attention = found.statistics.attention
-            self.rows[attention.query] = attention.depth
-        widths = map(power_of_two, (found.column, *self.rows.values()))
-        shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
-        results = loop_size(found.row) * loop_size(*found.batch)
-        shape = choose(shapes, self._bytes, results, target.workgroup)
+        self.rows = _rows(found)
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
         self.tiles.held = len(self.rows)
         self.tiles.limit(nest, found.column)
-
-    def _bytes(self, shape: Shape) -> int:
-        """The shared memory of a workgroup: its rows, and tiles of keys in both passes."""
-        found = self.found
-        tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
-        tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}
-        wide = sum(tiles.values())
-        if found.statistics is not None:
-            wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
-        rows = sum(map(power_of_two, self.rows.values()))
-        return (shape.rows * rows + BUFFERS * shape.keys * wide) * self.unit.dtype.itemsize
 
     def make(self) -> None:
         """Replace the nest."""
@@ -120,11 +153,6 @@ class _Kernel:
         stores += self._sums(known, pair) if self.found.sums else []
         end = End(tuple(stores), (*self.tiles.loops, pair)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
-        shape = self.tiles.shape
-        take("tiled_attention_gradients")
-        self.moves.log.append(
-            f"{shape.rows} rows by tiles of {shape.keys} keys on matrix units, scores computed anew"
-        )
 
     # -- statistics of rows -----------------------------------------------------------------------
 

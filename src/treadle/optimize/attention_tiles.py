@@ -41,6 +41,7 @@ from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
+from .records import Record
 from .row_blocking import fills_of, is_along_row
 from .unit_loops import place_in
 
@@ -60,8 +61,10 @@ HOLE = Node(Op.REGISTER, dtypes.float32, (Node.const(dtypes.float32, 0),), Regis
 
 
 @dataclass(frozen=True)
-class Shape:
+class Shape(Record):
     """Each subgroup has the rows of so many `products`, one above the other; tiles have `keys`."""
+
+    word = "shape"
 
     products: int
     keys: int

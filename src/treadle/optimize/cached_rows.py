@@ -11,20 +11,22 @@ Only costly functions are worth the detour through memory, and only rows that fi
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..dtype import DType
 from ..ir.args import StageArg
-from ..ir.choices import take
 from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
 from ..ir.views import Load, Reduce, Stage
 from ..target import Target
-from .moves import Moves
+from .loop_moves import reorder
+from .moves import Move, Moves
 from .nest import Nest, place_in_row, sequential_loops
+from .records import Loop, Reduction
 
-__all__ = ["cache_costly_rows", "cache_gathered_rows"]
+__all__ = ["CacheGatheredRow", "CacheRow", "cache_costly_rows", "cache_gathered_rows"]
 
 MIN_ROW = 64
 MOST_SKIPPED = 8  # a row is kept if one of so many elements is read
@@ -50,13 +52,34 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
         return
     fits = target.l2 // 4
     outside = {n for n in nest.nodes() if n in free and rest[0] in free[n]}
-    for value in reversed(reduced.toposort()):
+    for number, value in enumerate(reversed(reduced.toposort())):
         if along not in free[value] or size < MIN_ROW or size * value.dtype.itemsize > fits:
             continue
         again = value.substitute({along: rest[0]})
         if again in outside and any(n.op in TRANSCENDENTAL for n in _computed(value, free, along)):
-            _stage(moves, value, along, again, rest[0], target)
+            if moves.has(reduce):  # else another row that was kept has changed it
+                moves.make(CacheRow(moves.name_of(reduce), Loop.of(rest[0]), number))
             return
+
+
+@dataclass(frozen=True)
+class CacheRow(Move):
+    """A row that a reduction goes along is kept, and read again along the loop `column`.
+
+    It is the value of so many from the last one on of what the reduction combines.
+    """
+
+    word = "cached_rows"
+
+    reduction: Reduction
+    column: Loop
+    value: int
+
+    def apply(self, moves: Moves) -> None:
+        reduced, (along,), _ = Reduce.of(moves.reduce_of(self.reduction))
+        value, column = reduced.toposort()[-1 - self.value], moves.range_of(self.column)
+        again = value.substitute({along: column})
+        _stage(moves, value, along, again, column)
 
 
 def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> list[Node]:
@@ -64,22 +87,18 @@ def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> li
     return [n for n in value.toposort(lambda n: along in free[n]) if along in free[n]]
 
 
-def _stage(
-    moves: Moves, value: Node, along: Node, again: Node, column: Node, target: Target
-) -> None:
+def _stage(moves: Moves, value: Node, along: Node, again: Node, column: Node) -> None:
     """Keep `value` in the loop that reduces it."""
-    fill = _fill(moves, along, value.dtype, target)
+    fill = _fill(moves, along, value.dtype)
     kept = _row(value, along, fill)
     reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
     reduces = [n for n in reduces if closed_ranges(n) == (along,)]
     made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduces}
     moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
-    take("cached_rows")
-    moves.log.append(f"keep a row of {loop_size(along)} (shared)")
 
 
-def _fill(moves: Moves, along: Node, dtype: DType, target: Target) -> Split:
-    lanes = min(target.lanes(dtype), target.max_lanes)
+def _fill(moves: Moves, along: Node, dtype: DType) -> Split:
+    lanes = min(moves.target.lanes(dtype), moves.target.max_lanes)
     return moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
 
 
@@ -106,7 +125,7 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     found = place_in_row(load)
     if found is None:
         return
-    row, place, size = found
+    row, _, size = found
     rows = tuple(r for r in nest.loops if r in free_ranges(row)[row])
     rest = [r for r in nest.loops if r not in rows]
     reads = loop_size(*rest)
@@ -114,12 +133,29 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
         return
     if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):
         return
-    along = moves.loop(size)
-    fill = _fill(moves, along, load.dtype, target)
-    given = Load.of(load)
-    kept = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
-    moves.reorder(nest, (*rows, *rest))
-    read = given.gate.where(kept(given.gate.where(place, 0)), given.other)
-    moves.root = simplify(moves.root.substitute({load: read}))
-    take("cached_gathered_rows")
-    moves.log.append(f"keep a gathered row of {size} (shared)")
+    reorder(moves, nest, (*rows, *rest))
+    loads = [n for n in moves.root.toposort() if n.op is Op.LOAD]
+    if load in loads:  # else it is of a nest that has changed
+        moves.make(CacheGatheredRow(loads.index(load)))
+
+
+@dataclass(frozen=True)
+class CacheGatheredRow(Move):
+    """The row that a LOAD gathers from is kept; `load` counts the LOADs of the kernel."""
+
+    word = "cached_gathered_rows"
+
+    load: int
+
+    def apply(self, moves: Moves) -> None:
+        loads = [n for n in moves.root.toposort() if n.op is Op.LOAD]
+        load = loads[self.load]
+        found = place_in_row(load)
+        if found is None:
+            raise ValueError(f"{self}: it does not gather")
+        row, place, size = found
+        along = moves.loop(size)
+        fill, given = _fill(moves, along, load.dtype), Load.of(load)
+        kept = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
+        read = given.gate.where(kept(given.gate.where(place, 0)), given.other)
+        moves.root = simplify(moves.root.substitute({load: read}))

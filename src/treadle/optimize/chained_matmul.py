@@ -20,6 +20,8 @@ have several such products of the same rows, and store statistics of them
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir.attention import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node
@@ -27,23 +29,76 @@ from ..ir.op import Op
 from ..ir.views import Reduce, Stage, operands
 from ..target import Target
 from .matmul_problem import factors_of
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, sequential_loops, stride
 from .parameters import Parameters
-from .row_blocking import Blocks, Chain
+from .row_blocking import Blocks, Chain, rows_of_a_block
 
-__all__ = ["block_chained_matmul"]
+__all__ = ["ChainedMatmul", "ComputeRows", "DivideLast", "block_chained_matmul"]
 
 
 def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
-    moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
+    moves.make(ComputeRows(but_of_products=True))
     for nest in moves.nests():
-        if nest.node.op is Op.END and not sequential_loops(nest):
-            nest = _without_factors(moves, nest)
+        if nest.node.op is Op.END and moves.has_nest(nest) and not sequential_loops(nest):
+            moves.make(DivideLast(moves.number_of(nest)))
+            nest = moves.now(nest)
             chain = _recognise(nest)
             if chain is not None:
-                Blocks(moves, nest, chain, target, parameters).make()
+                rows = rows_of_a_block(nest, chain, target, parameters)
+                number, steps = moves.number_of(nest), parameters.block_steps
+                moves.make(ChainedMatmul(number, rows, steps, parameters.tile))
+
+
+@dataclass(frozen=True)
+class ComputeRows(Move):
+    """Rows that a kernel keeps are computed where they are read, all or all `but_of_products`."""
+
+    word = "compute_rows"
+
+    but_of_products: bool = False
+
+    def apply(self, moves: Moves) -> None:
+        if self.but_of_products:
+            moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
+        else:
+            moves.root = without_rows(moves.root)
+
+
+@dataclass(frozen=True)
+class DivideLast(Move):
+    """Products of rows that are divided by a number each are divided by it themselves."""
+
+    word = "divide_last"
+
+    nest: int
+
+    def apply(self, moves: Moves) -> None:
+        moves.root = moves.root.substitute(_without_factors(moves.nest_of(self.nest)))
+
+
+@dataclass(frozen=True)
+class ChainedMatmul(Move):
+    """The rows of a chain of products are cut into blocks of so many `rows`. Then it is scheduled.
+
+    So many `steps` of the last product are taken at a time. Register tiles are of so many (rows,
+    vectors) as `tile`, if that is not left to the estimated cost.
+    """
+
+    word = "chained_matmul"
+
+    nest: int
+    rows: int
+    steps: int
+    tile: tuple[int, int] | None = None
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        chain = _recognise(nest)
+        if chain is None:
+            raise ValueError(f"{self}: the nest is no chain of products")
+        Blocks(moves, nest, chain, self.rows, self.steps, self.tile).make()
 
 
 def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
@@ -60,8 +115,8 @@ def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
     return None
 
 
-def _without_factors(moves: Moves, nest: Nest) -> Nest:
-    """Sums of `(v / w) * y` over rows that share w become `sum(v * y) / w`: one division a row."""
+def _without_factors(nest: Nest) -> dict[Node, Node]:
+    """Sums of `(v / w) * y` over rows that share w as `sum(v * y) / w`: one division a row."""
     mapping = {}
     for reduce in nest.nodes():
         factors = _kept_factor(reduce)
@@ -77,10 +132,7 @@ def _without_factors(moves: Moves, nest: Nest) -> Nest:
             kept = Stage.of(row)._replace(read=quotient.read).node()
             total = Reduce.of(reduce)._replace(value=kept * y).node()
             mapping[reduce] = total.alu(quotient.value.op, by)
-    if not mapping:
-        return nest
-    moves.root = moves.root.substitute(mapping)
-    return next(n for n in moves.nests() if n.loops == nest.loops)
+    return mapping
 
 
 def _recognise(nest: Nest) -> Chain | None:

@@ -1,7 +1,7 @@
 """The tile of a matmul-like nest: how many rows and vectors, and which factor lanes run over.
 
-    best_tiling(moves, nest, problem, target, parameters)
-        ->  (problem, tile), with rows and columns exchanged if that is better
+    best_tiling(moves, nest, problem, parameters)
+        ->  (tile, whether rows and columns are to change places)
 
 Decided by counting vector instructions: products, loads, and what packing takes.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.choices import take
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -20,9 +19,13 @@ from .matmul_problem import MatmulProblem, lasts
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
+from .records import Record
 from .windows import Windows, find_windows
 
-__all__ = ["Tile", "best_tiling", "choose_tile", "is_at_hand", "is_in_place", "is_scattered"]
+__all__ = [
+    "Tile", "best_tiling", "choose_tile", "is_at_hand", "is_in_place", "is_scattered",
+    "with_windows",
+]  # fmt: skip
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
@@ -33,8 +36,10 @@ MIN_RUN = 32  # steps along which a row is read in place
 
 
 @dataclass(frozen=True)
-class Tile:
+class Tile(Record):
     """`rows` x `vectors` accumulators of `lanes` each."""
+
+    word = "tile"
 
     rows: int
     vectors: int
@@ -46,26 +51,23 @@ class Tile:
 
 
 def best_tiling(
-    moves: Moves, nest: Nest, problem: MatmulProblem, target: Target, parameters: Parameters
-) -> tuple[MatmulProblem, Tile]:
-    """The problem as it is or, where that takes clearly less, with its rows as columns."""
-    tile = _tile_for(problem, target, parameters)
-    swapped = replace(problem, x=problem.y, y=problem.x, rows=problem.columns, columns=problem.rows)
-    problem, swapped = _with_windows(moves, problem), _with_windows(moves, swapped)
+    moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters
+) -> tuple[Tile, bool]:
+    """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
+    tile = _tile_for(problem, moves.target, parameters)
+    swapped = with_windows(moves, problem.swapped())
+    problem = with_windows(moves, problem)
     if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
-        return problem, tile
-    other = _tile_for(swapped, target, parameters)
+        return tile, False
+    other = _tile_for(swapped, moves.target, parameters)
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
     # they are turned in registers. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    if _cost(swapped, other) + apart < most * _cost(problem, tile):
-        take("swapped_matmul")
-        moves.log.append("swap rows and columns")
-        return swapped, other
-    return problem, tile
+    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
+    return (other, True) if is_swapped else (tile, False)
 
 
 def _packed(problem: MatmulProblem) -> int:
@@ -85,7 +87,8 @@ def _matrices_added(nest: Nest, problem: MatmulProblem) -> int:
     return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
 
 
-def _with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
+def with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
+    """The problem, and which windows its rows are, if they are such."""
     if lasts(problem.x):
         return problem
     windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
@@ -94,21 +97,21 @@ def _with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
 
 def _tile_for(problem: MatmulProblem, target: Target, parameters: Parameters) -> Tile:
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, parameters)
+    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, parameters.tile)
 
 
 def choose_tile(
-    rows: int, columns: int, itemsize: int, target: Target, parameters: Parameters,
+    rows: int, columns: int, itemsize: int, target: Target, wanted: tuple[int, int] | None,
     beside: int = 1, sums: int = 1,
 ) -> Tile:  # fmt: skip
-    """The tile with the least padding and the most work for each load, if `parameters` name none.
+    """The tile with the least padding and the most work for each load, or `wanted` (rows, vectors).
 
     So many products `beside` each other have such a tile each, of the same rows; of all that the
     nest computes, so many `sums` are in registers in the end.
     """
     lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
-    if parameters.tile is not None:
-        height, vectors = parameters.tile
+    if wanted is not None:
+        height, vectors = wanted
         return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
     registers = target.vector_registers - 4
     best: tuple[float, Tile] | None = None

@@ -15,8 +15,9 @@ decides how large errors become. The totals of parts are added in float64.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..dtype import DType, dtypes
-from ..ir.choices import take
 from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, alu
@@ -25,10 +26,18 @@ from ..ir.views import After, Reduce
 from ..target import Target
 from .column_strips import LEAST_STRIP, Strips, StripSize, strip_size
 from .lane_width import lanes_of
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, reads_of, sequential_loops, stride
+from .records import Loop
 
-__all__ = ["BLOCK", "is_down_columns", "is_unrolled", "reduce_columns", "steps_of_part"]
+__all__ = [
+    "BLOCK",
+    "ColumnReduction",
+    "is_down_columns",
+    "is_unrolled",
+    "reduce_columns",
+    "steps_of_part",
+]
 
 Parts = tuple[Node, ...]  # a number, or a key and its place
 
@@ -110,8 +119,30 @@ def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     size = _strip_size(nest, reduces, column, target)
     if size is None:
         return False
-    _Totals(moves, Strips(moves, column, size), row, rows, target).schedule(nest, reduces)
+    moves.make(ColumnReduction(moves.number_of(nest), Loop.of(column), Loop.of(row), size, rows))
     return True
+
+
+@dataclass(frozen=True)
+class ColumnReduction(Move):
+    """The reductions of a nest down one `column` take so many `rows` at a time.
+
+    A strip of columns has its totals in a row of memory. Then the nest is scheduled.
+    """
+
+    word = "column_reduction"
+
+    nest: int
+    column: Loop
+    row: Loop
+    strips: StripSize
+    rows: int
+
+    def apply(self, moves: Moves) -> None:
+        nest, row = moves.nest_of(self.nest), moves.range_of(self.row)
+        reduces = [n for n in nest.reduces() if not is_unrolled(n)]
+        strips = Strips(moves, moves.range_of(self.column), self.strips)
+        _Totals(moves, strips, row, self.rows).schedule(nest, reduces)
 
 
 def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
@@ -149,9 +180,9 @@ def _dtype_of_total(reduce: Node, target: Target) -> DType:
 class _Totals:
     """The schedule of one nest."""
 
-    def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int, target: Target) -> None:
+    def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int) -> None:
         self.moves, self.strips, self.row, self.rows = moves, strips, row, rows
-        self.target = target
+        self.target = moves.target
 
     def schedule(self, nest: Nest, reduces: list[Node]) -> None:
         """Fill rows of totals for `reduces`, and read them where those were."""
@@ -169,12 +200,8 @@ class _Totals:
         wholes = [parts[0] if len(parts) == 1 else joined(*parts) for parts in held]
         wholes = [w.cast(r.dtype) for w, r in zip(wholes, reduces, strict=True)]
         self.moves.root = self.moves.root.substitute(dict(zip(reduces, wholes, strict=True)))
-        column, size = self.strips.column, self.strips.size
-        name = f"totals of {size.columns} columns r{column.arg.number}"
-        take("column_reduction")
-        self.moves.apply(
-            {column: self.strips.split(), **self.strips.as_grid(nest)},
-            f"{name}, {self.rows} steps of r{self.row.arg.number} at a time",
+        self.moves.replace_loops(
+            {self.strips.column: self.strips.split(), **self.strips.as_grid(nest)}
         )
 
     def _begun(self, reduce: Node, rest: int) -> Parts:

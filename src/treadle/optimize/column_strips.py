@@ -21,6 +21,7 @@ from ..ir.op import Op
 from ..ir.views import End, Store
 from .moves import Moves
 from .nest import Nest
+from .records import Record
 
 __all__ = ["FAR", "LEAST_STRIP", "StripSize", "Strips", "strip_size"]
 
@@ -30,8 +31,10 @@ ITEMS = 8  # strips and other results that workers share
 
 
 @dataclass(frozen=True)
-class StripSize:
+class StripSize(Record):
     """So many strips of so many columns, in steps of `copies` vectors of `lanes`."""
+
+    word = "strips"
 
     columns: int
     strips: int

@@ -11,27 +11,29 @@ have few units for float64, or none; there the sum stays as narrow as its number
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..dtype import dtypes
-from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.views import Reduce, operand, operands
-from ..target import Target
+from .moves import Move, Moves
 
-__all__ = ["widen_sums"]
+__all__ = ["WidenSums"]
 
 _SQUARE = (Op.MUL, Op.SUB)  # (x - mean) * (x - mean): in float64 no slower than its cast
 
 
-def widen_sums(root: Node, target: Target) -> Node:
-    """`root` with the totals of its wide sums in float64, where `target` is a processor."""
-    if target.workgroup is not None or not target.is_native(dtypes.float64):
-        return root
-    found = rewrite_with(root, _widened)
-    if found is not root:
-        take("float64_accumulation")
-    return found
+@dataclass(frozen=True)
+class WidenSums(Move):
+    """The totals of wide sums are float64, where the target is a processor."""
+
+    word = "float64_accumulation"
+
+    def apply(self, moves: Moves) -> None:
+        if moves.target.workgroup is None and moves.target.is_native(dtypes.float64):
+            moves.root = rewrite_with(moves.root, _widened)
 
 
 def _widened(node: Node) -> Node | None:

@@ -7,26 +7,38 @@ Joined are those of one nest that load the same element at each step, if none ne
 
 from __future__ import annotations
 
-from ..ir.choices import take
+from dataclasses import dataclass
+
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce, bound_of
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, sequential_loops
+from .records import Reduction
 
-__all__ = ["fuse_reductions"]
+__all__ = ["FuseReductions", "fuse_reductions"]
 
 
 def fuse_reductions(moves: Moves) -> None:
     """Give reductions that read the same elements the same loops."""
     while (found := _joinable(moves)) is not None:
-        one, other = found
+        moves.make(FuseReductions(*map(moves.name_of, found)))
+
+
+@dataclass(frozen=True)
+class FuseReductions(Move):
+    """The reduction `other` runs in the loops of `one`."""
+
+    word = "fuse_reductions"
+
+    one: Reduction
+    other: Reduction
+
+    def apply(self, moves: Moves) -> None:
+        one, other = moves.reduce_of(self.one), moves.reduce_of(self.other)
         loops = dict(zip(closed_ranges(other), closed_ranges(one), strict=True))
         moves.root = moves.root.substitute({other: other.substitute(loops)})
-        names = ", ".join(f"r{r.arg.number}" for r in closed_ranges(one))
-        take("fuse_reductions")
-        moves.log.append(f"join a reduction with that over {names}")
 
 
 def _joinable(moves: Moves) -> tuple[Node, Node] | None:

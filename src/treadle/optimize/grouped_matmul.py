@@ -10,21 +10,23 @@ scheduler makes such nests of the gates of a cell.
 
 from __future__ import annotations
 
-from ..ir.choices import take
+from dataclasses import dataclass
+
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce
 from ..target import Target
-from .choose_tile import choose_tile, is_at_hand, is_in_place
+from .choose_tile import Tile, choose_tile, is_at_hand, is_in_place
 from .matmul_packing import pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, uses
 from .matmul_tiling import tile_loops
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, stride
 from .parameters import Parameters
+from .records import Reduction
 
-__all__ = ["tile_grouped_matmul"]
+__all__ = ["TileGroupedMatmul", "tile_grouped_matmul"]
 
 
 def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
@@ -32,20 +34,44 @@ def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Pa
     problems = _problems(nest)
     if len(problems) < 2:
         return False
-    continued = _add_products_first(moves, {problem.reduce for problem in problems})
+    continued = len(_products_first(moves.root, problems))
     rows, columns = loop_size(*problems[0].rows), loop_size(*problems[0].columns)
     beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
     itemsize = problems[0].reduce.dtype.itemsize
     sums = len(problems) - continued
-    tile = choose_tile(rows, columns, itemsize, target, parameters, beside, sums)
+    tile = choose_tile(rows, columns, itemsize, target, parameters.tile, beside, sums)
+    moves.make(TileGroupedMatmul(moves.number_of(nest), tile))
+    return True
+
+
+@dataclass(frozen=True)
+class TileGroupedMatmul(Move):
+    """The products of a nest are computed in register tiles of the same rows and columns.
+
+    Then it is scheduled.
+    """
+
+    word = "grouped_matmul"
+
+    nest: int
+    tile: Tile
+
+    def apply(self, moves: Moves) -> None:
+        problems = _problems(moves.nest_of(self.nest))
+        if len(problems) < 2:
+            raise ValueError(f"{self}: the nest has no products of the same rows and columns")
+        names = {moves.name_of(problem.reduce) for problem in problems}  # by loops, which stay
+        moves.root = moves.root.substitute(_products_first(moves.root, problems))
+        _tile(moves, problems, names, self.tile)
+
+
+def _tile(moves: Moves, problems: list[MatmulProblem], names: set[Reduction], tile: Tile) -> None:
+    target = moves.target
     kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
     tiling = tile_loops(moves, problems[0], tile)
-    take("grouped_matmul")
-    moves.log.append(f"{beside} of {len(problems)} products side by side")
     new: dict[Node, Node] = {}
     packed: dict[Node, Node] = {}
-    reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
-    for reduce in [n for n in reduces if closed_ranges(n) in kept]:
+    for reduce in [n for name, n in moves.reductions().items() if name in names]:
         value, steps, arg = Reduce.of(reduce)
         factors = factors_of(value)
         assert factors is not None
@@ -59,7 +85,6 @@ def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Pa
         panel = pack_columns(moves, y, steps, step, tiling.columns, tile, around)
         new[reduce] = Reduce(packed[x] * panel, steps, arg).node()
     moves.root = moves.root.substitute(new)
-    return True
 
 
 def _problems(nest: Nest) -> list[MatmulProblem]:
@@ -86,12 +111,9 @@ def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> MatmulProblem | Non
     return None
 
 
-def _add_products_first(moves: Moves, products: set[Node]) -> int:
-    """Sums of several terms add two products first: the second then goes on from the first.
-
-    Returns how many go on so.
-    """
-    order = moves.root.toposort()
+def _products_first(root: Node, problems: list[MatmulProblem]) -> dict[Node, Node]:
+    """Sums of several terms, with two products first: the second then goes on from the first."""
+    products, order = {problem.reduce for problem in problems}, root.toposort()
     inner = {s for n in order if n.op is Op.ADD for s in n.src if s.op is Op.ADD}
     mapping: dict[Node, Node] = {}
     for node in order:
@@ -101,8 +123,7 @@ def _add_products_first(moves: Moves, products: set[Node]) -> int:
             if len(first) == 2 and closed_ranges(first[0]) != closed_ranges(first[1]):
                 rest = [term.substitute(mapping) for term in terms if term not in products]
                 mapping[node] = _sum([_sum(first), _sum(rest)] if rest else first)
-    moves.root = moves.root.substitute(mapping)
-    return len(mapping)
+    return mapping
 
 
 def _number_of_loop(product: Node) -> int:

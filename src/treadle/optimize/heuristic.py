@@ -1,6 +1,6 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
-    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, the list of moves)
+    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, its Schedule)
     optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
 
 In this order: sums of one element become loads; neighbouring loops merge; chains of products get
@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
-from ..ir.attention import without_rows
 from ..ir.choices import choices_of, take
 from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
@@ -29,23 +28,27 @@ from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
 from .cached_rows import cache_costly_rows, cache_gathered_rows
-from .chained_matmul import block_chained_matmul
+from .chained_matmul import ComputeRows, block_chained_matmul
 from .column_reduction import is_down_columns, is_unrolled, reduce_columns, steps_of_part
 from .dual_streams import halves_of_row, pair_of_rows
-from .float64_accumulation import widen_sums
+from .float64_accumulation import WidenSums
 from .fuse_reductions import fuse_reductions
 from .grouped_matmul import tile_grouped_matmul
-from .hoist_masks import hoist_masks
+from .hoist_masks import HoistMasks
 from .interleave import interleave
 from .lane_scans import scan_along_row
 from .lane_width import lanes_of
+from .loop_digits import merge_all, split_digits
+from .loop_moves import reorder, replace_loops
 from .matmul import tile_matmul
-from .moves import Moves
+from .moves import Moves, Schedule
 from .nest import Nest, contiguity, reads_of, sequential_loops, stride
 from .one_hot_gather import gather_one_hot
-from .output_reductions import cut_off_ends, share_loops, stage_parts
+from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
-from .remainders import cut_off_remainders
+from .records import Loop
+from .reduction_moves import SplitReduction
+from .remainders import CutOffRemainders
 from .row_pipelining import pipeline_rows
 from .row_scans import scan_rows
 from .split_concat import split_concat, split_concat_rows
@@ -68,43 +71,43 @@ NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are s
 MAX_COPIES = 256
 
 
-def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tuple[Node, list[str]]:
+def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tuple[Node, Schedule]:
     """A better kernel with the same meaning, and the moves that led there."""
     with choices_of() as choices:
-        found = _with_outputs(ast, target, parameters)
-    if found is None:
+        moves = _with_outputs(ast, target, parameters)
+    if moves is None:
+        moves = Moves(ast, target)
         with choices_of() as choices:
-            found = _optimized(ast, target, parameters)
-    root, log = found
-    if not shared_by_lanes(root):
+            _optimize(moves, target, parameters)
+    if not shared_by_lanes(moves.root):
         for name in choices:
             take(name)
     else:
         # A row that a kernel keeps is one step's: no schedule above knows how to give lanes theirs.
-        root, log = _optimized(without_rows(ast), target, parameters, keeps_rows=False)
-        log.insert(0, "compute rows where they are read")
-    return root, log
+        moves = Moves(ast, target)
+        moves.make(ComputeRows())
+        _optimize(moves, target, parameters, keeps_rows=False)
+    return moves.root, moves.schedule()
 
 
-def _with_outputs(
-    ast: Node, target: Target, parameters: Parameters
-) -> tuple[Node, list[str]] | None:
+def _with_outputs(ast: Node, target: Target, parameters: Parameters) -> Moves | None:
     """A kernel of an output and reductions over its loops, in one pass; None for any other."""
-    moves = Moves(widen_sums(ast, target))
+    moves = Moves(ast, target)
+    moves.make(WidenSums())
     if target.workgroup is not None or len(ast.src) == 1 or not share_loops(moves):
         return None
-    moves.split_digits()
+    split_digits(moves)
     gather_one_hot(moves)
-    moves.merge_all()
+    merge_all(moves)
     cache_gathered_rows(moves, target)
-    cut_off_ends(moves, lanes_of(_output(moves), target, 2), parameters.copies)
+    moves.make(CutOffEnds(lanes_of(_output(moves), target, 2), parameters.copies))
     _general(moves, _output(moves), target, parameters)
-    if not stage_parts(moves):
+    if not moves.make(StageParts()):
         return None
     for nest in moves.nests():
         if not nest.is_scheduled:
             _general(moves, nest, target, parameters)
-    return moves.root, moves.log
+    return moves
 
 
 def _output(moves: Moves) -> Nest:
@@ -112,17 +115,19 @@ def _output(moves: Moves) -> Nest:
     return next(nest for nest in moves.nests() if nest.node is moves.root.src[0])
 
 
-def _optimized(
-    ast: Node, target: Target, parameters: Parameters, keeps_rows: bool = True
-) -> tuple[Node, list[str]]:
-    moves = Moves(widen_sums(ast, target))
-    if any(n.op is Op.RANGE and not has_fixed_size(n) for n in ast.toposort()):
-        return _symbolic(moves)
-    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in ast.toposort()):
-        moves.split_digits()
+def _optimize(
+    moves: Moves, target: Target, parameters: Parameters, keeps_rows: bool = True
+) -> None:
+    before = moves.root.toposort()
+    moves.make(WidenSums())
+    if any(n.op is Op.RANGE and not has_fixed_size(n) for n in before):
+        _make_grids(moves)
+        return
+    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in before):
+        split_digits(moves)
     gather_one_hot(moves)
-    moves.root = hoist_masks(moves.root)
-    moves.merge_all()
+    moves.make(HoistMasks())
+    merge_all(moves)
     if target.workgroup is None:
         block_chained_matmul(moves, target, parameters)
     else:
@@ -134,8 +139,8 @@ def _optimized(
     _split_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:
-        schedule_workgroups(moves, target)
-        return moves.root, moves.log
+        schedule_workgroups(moves, target, parameters)
+        return
     if keeps_rows:
         cache_costly_rows(moves, target)
         cache_gathered_rows(moves, target)
@@ -144,7 +149,7 @@ def _optimized(
         nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
         if nest is None:
             pipeline_rows(moves, target)
-            return moves.root, moves.log
+            return
         is_tiled = parameters.is_tiled and (
             tile_matmul(moves, nest, target, parameters)
             or tile_grouped_matmul(moves, nest, target, parameters)
@@ -162,11 +167,10 @@ def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
     return nest.loops not in done and not nest.is_scheduled
 
 
-def _symbolic(moves: Moves) -> tuple[Node, list[str]]:
+def _make_grids(moves: Moves) -> None:
     """Sizes known at launch only: an outermost loop of fixed size becomes the grid."""
     for nest in moves.nests():
         _make_grid(moves, nest, nest.loops[:1])
-    return moves.root, moves.log
 
 
 # -- long reductions ------------------------------------------------------------------------------
@@ -189,7 +193,7 @@ def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters)
             (down,) = closed_ranges(reduce)
             chunks = loop_size(down) // steps_of_part(reduce)
             if chunks > 1:
-                moves.split_reduction(reduce, down, chunks)
+                _cut(moves, reduce, down, chunks)
                 continue
         total = _split(moves, nest, reduce, target, parameters)
         if total is not None:
@@ -223,7 +227,12 @@ def _split(
     else:
         chunks = _chunks_for_items(reduce, results, target)
     chunks = min(loop_size(loop), chunks)
-    return moves.split_reduction(reduce, loop, chunks) if chunks > 1 else None
+    return _cut(moves, reduce, loop, chunks) if chunks > 1 else None
+
+
+def _cut(moves: Moves, reduce: Node, loop: Node, chunks: int) -> Node:
+    """Cut `reduce` into so many chunks; returns the loop that combines them."""
+    return moves.make(SplitReduction(moves.name_of(reduce), Loop.of(loop), chunks))
 
 
 def _shares(nest: Nest, results: int, target: Target) -> int:
@@ -266,23 +275,22 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         _in_strips(moves, nest, strip, ordered_steps)
         return
     _unroll_small_reductions(moves, nest)
-    nest = _same(moves, nest)
-    cut_off_remainders(moves, nest, lanes_of(nest, target, 2) * parameters.copies)
-    nest = _same(moves, nest)
+    nest = moves.now(nest)
+    block = lanes_of(nest, target, 2) * parameters.copies
+    moves.make(CutOffRemainders(moves.number_of(nest), block))
+    nest = moves.now(nest)
     vector = _nth_vector(nest, ordered_steps, parameters.lanes)
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
-    described = []
+    reasons: dict[Node, tuple[str, ...]] = {}
     scan = scan_along_row(nest, ordered_steps, lanes) if vector is None else None
     if scan is not None:
-        take("lane_scan")
+        reasons[scan] = ("lane_scan",)
         splits[scan] = moves.tiled(loop_size(scan), (lanes, "vector"))
-        described.append(f"scan in the lanes of r{scan.arg.number}")
     if vector is not None:
-        take("lane_results")
         pieces = split_concat(moves, nest, vector, lanes)
+        reasons[vector] = ("lane_results", *(("split_concat",) if pieces else ()))
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
-        described.append(f"vector r{vector.arg.number}")
     free, pair = free_ranges(nest.node), None
     for reduce in nest.reduces():
         own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
@@ -291,28 +299,22 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
             copies = 1 if sharing else parameters.copies
             pair = None if sharing or ordered_steps else pair_of_rows(nest, reduce, own)
             halves = halves_of_row(moves, reduce, own, copies, lanes) if pair is None else None
-            take("lane_reduction")
-            if halves is not None:
-                take("dual_streams")
+            reasons[own] = ("lane_reduction", *(("dual_streams",) if halves else ()))
             splits[own] = halves or _reduce_tile(moves, own, lanes, copies)
             splits |= {r: moves.tiled(loop_size(r), (loop_size(r), "unroll")) for r in sharing}
-            described.append(f"vector r{own.arg.number} in its reduction")
-            described.extend(f"unroll r{r.arg.number}" for r in sharing)
-            if halves:
-                described.append(f"both halves of r{own.arg.number}")
     order = _nesting(nest, vector, ordered_steps)
-    moves.reorder(nest, order)
-    nest = _same(moves, nest, order)
+    reorder(moves, nest, order)
+    nest = moves.now(nest, order)
     grid = _grid_loops(nest, vector, ordered_steps)
     if pair is not None:
-        take("dual_streams")
+        reasons[pair] = ("dual_streams",)
         splits[pair] = moves.tiled(
             loop_size(pair), (2, "unroll"), outer="grid" if pair in grid else "loop"
         )
-        described.append(f"pairs of r{pair.arg.number}")
     for r in grid:
         if r not in splits:
             rows = split_concat_rows(moves, nest, r) if vector is not None else None
+            reasons[r] = ("split_concat_rows",) if rows else ()
             splits[r] = _outer_as_grid(moves, rows) if rows else _whole_as_grid(moves, r)
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
@@ -323,17 +325,10 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         and _is_sequential(nest)
         and loop_size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
-        take("parallel_scans")
+        reasons[grid[-1]] = ("parallel_scans",)
         splits[grid[-1]] = moves.tiled(loop_size(grid[-1]), (SIDE_BY_SIDE, "unroll"), outer="grid")
-        described.append(f"{SIDE_BY_SIDE} of r{grid[-1].arg.number} side by side")
     if splits:
-        moves.apply(splits, "; ".join([*described, f"grid of {len(grid)} loops"]))
-
-
-def _same(moves: Moves, nest: Nest, loops: tuple[Node, ...] | None = None) -> Nest:
-    """`nest` as it is after a move that kept its loops."""
-    wanted = nest.loops if loops is None else loops
-    return next(n for n in moves.nests() if n.loops == wanted)
+        replace_loops(moves, splits, of=reasons)
 
 
 def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
@@ -352,8 +347,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             new = moves.loop(loop_size(r), "unroll")
             splits[r] = Split(new, (new,))
     if splits:
-        take("unrolled_reduction")
-        moves.apply(splits, f"unroll {', '.join(f'r{r.arg.number}' for r in splits)}")
+        replace_loops(moves, splits, "unrolled_reduction")
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
@@ -408,12 +402,11 @@ def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ..
     width = min(STRIP, -(-loop_size(strip) // FEW_ITEMS))
     splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
     splits[strip] = moves.tiled(loop_size(strip), (width, "loop"), outer="grid")
-    moves.reorder(nest, (*(r for r in nest.loops if r not in sequential), *sequential))
-    take("scatter_strips")
-    moves.apply(splits, f"strips of {width} of r{strip.arg.number}")
+    reorder(moves, nest, (*(r for r in nest.loops if r not in sequential), *sequential))
+    replace_loops(moves, splits, of={strip: ("scatter_strips",)})
     inner = splits[strip].ranges[-1]
-    nest = next(n for n in moves.nests() if inner in n.loops)
-    moves.reorder(nest, (*(r for r in nest.loops if r is not inner), inner))
+    nest = moves.nest_with(inner)
+    reorder(moves, nest, (*(r for r in nest.loops if r is not inner), inner))
 
 
 def _best_reduce_vector(
@@ -552,5 +545,4 @@ def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
             return
         splits[r] = _whole_as_grid(moves, r)
     if splits:
-        take("symbolic_grid")
-        moves.apply(splits, "grid")
+        replace_loops(moves, splits, "symbolic_grid")

@@ -9,14 +9,27 @@ factor is 0: where the other is infinite, the product is NaN, as it is for paddi
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir.choices import take
 from ..ir.conditions import all_of, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, Where
+from .moves import Move, Moves
 
-__all__ = ["hoist_masks", "masked"]
+__all__ = ["HoistMasks", "hoist_masks", "masked"]
+
+
+@dataclass(frozen=True)
+class HoistMasks(Move):
+    """The masks of products under sums move onto one factor each."""
+
+    word = "hoist_masks"
+
+    def apply(self, moves: Moves) -> None:
+        moves.root = hoist_masks(moves.root)
 
 
 def hoist_masks(root: Node) -> Node:

@@ -8,12 +8,12 @@ places that lie apart. The copies' vectors are woven into one another instead (l
 
 from __future__ import annotations
 
-from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
 from .lane_width import lanes_of
+from .loop_moves import reorder, replace_loops
 from .moves import Moves
 from .nest import Nest, reads_of, sequential_loops, stride
 
@@ -52,9 +52,8 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     splits[along] = moves.tiled(loop_size(along), *tile, outer="loop" if is_busy else "grid")
     inner = (channels,) if shared is None else (shared, channels)
     splits.update({r: _whole(moves, r, "unroll") for r in inner})
-    moves.reorder(nest, (*grid, along, *inner))
-    take("interleaved_results")
-    moves.apply(splits, f"interleave {loop_size(channels)} vectors of {lanes}")
+    reorder(moves, nest, (*grid, along, *inner))
+    replace_loops(moves, splits, of={along: ("interleaved_results",)})
     return True
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size
+from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -21,6 +21,7 @@ from .hoist_masks import hoist_masks
 from .matmul_problem import MatmulProblem, factors_of
 from .moves import Moves
 from .nest import stride
+from .records import Loop, Reduction
 
 __all__ = [
     "TiledProduct",
@@ -46,7 +47,7 @@ class TiledProduct:
 
 
 def tile_product(
-    moves: Moves, problem: MatmulProblem, row: Split, column: Split, depth: int, what: str
+    moves: Moves, problem: MatmulProblem, row: Split, column: Split, depth: int
 ) -> TiledProduct:
     """TiledProduct a problem's loops and put those of groups outermost, then those of items."""
     steps = problem.steps
@@ -64,13 +65,12 @@ def tile_product(
     splits.update(moves.flatten(problem.columns, column))
     splits.update(moves.flatten(steps, step))
     take("k_tiling")
-    moves.apply(splits, what)
+    moves.replace_loops(splits)
     moves.root = hoist_masks(moves.root)
     made = {r for split in (row, column) for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
-    moves.reorder(nest, tuple(sorted(nest.loops, key=_order)))
-    reduces = (n for n in moves.root.toposort() if n.op is Op.REDUCE)
-    reduce = next(n for n in reduces if set(loops) <= set(closed_ranges(n)))
+    moves.order_loops(nest, tuple(sorted(nest.loops, key=_order)))
+    reduce = moves.reduce_of(Reduction(tuple(map(Loop.of, loops))))
     factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
     x, y = factors

@@ -14,26 +14,38 @@ all workers.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
-from ..ir.loops import Split, closed_ranges, loop_size
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import Reduce, with_loops
+from ..ir.views import Reduce
 from ..target import Target
-from .choose_tile import Tile, best_tiling, is_at_hand, is_in_place, is_scattered
-from .hoist_masks import hoist_masks
+from .choose_tile import (
+    Tile,
+    best_tiling,
+    is_at_hand,
+    is_in_place,
+    is_scattered,
+    with_windows,
+)  # fmt: skip
+from .hoist_masks import HoistMasks
+from .loop_digits import merge_all
+from .loop_moves import order_steps
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, recognise, uses
-from .matmul_tiling import tile_loops
-from .moves import Moves
+from .matmul_tiling import parts_of_panels, tile_loops
+from .moves import Move, Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
+from .records import Loop
+from .reduction_moves import SplitReduction
 from .skip_padding import skip_padding
 from .windows import Windows, keep_image
 
-__all__ = ["tile_matmul"]
+__all__ = ["TileMatmul", "tile_matmul"]
 
 MIN_WORK = 1 << 15
 
@@ -50,12 +62,89 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters
     if rows * columns * steps * loop_size(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
-    problem, tile = best_tiling(moves, nest, problem, target, parameters)
+    tile, is_swapped = best_tiling(moves, nest, problem, parameters)
     limit = max(256, parameters.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
-    if steps > limit and _cut_reduction(moves, problem, -(-steps // limit)):
-        return True
-    _apply(moves, problem, tile, target)
+    if steps > limit:
+        shown = problem.swapped() if is_swapped else problem
+        if _cut_reduction(moves, shown, -(-steps // limit)):
+            return True
+    problem = problem.swapped() if is_swapped else problem
+    number, rows_are = moves.number_of(moves.now(nest)), _rows(moves, problem, tile)
+    moves.make(TileMatmul(number, tile, is_swapped, rows_are, _columns(moves, problem, tile)))
     return True
+
+
+Rows = Literal["packed", "in place", "image", "image in place"]
+Columns = Literal["each worker", "all workers"]
+
+
+def _rows(moves: Moves, problem: MatmulProblem, tile: Tile) -> Rows:
+    """Where the rows of a problem are best read from."""
+    windows = with_windows(moves, problem).windows
+    if windows is not None:
+        is_read = windows.is_in_place and moves.target.chooses_addresses
+        return "image in place" if is_read else "image"
+    is_read = is_in_place(problem, tile) or is_at_hand(problem, moves.target)
+    return "in place" if is_read else "packed"
+
+
+def _columns(moves: Moves, problem: MatmulProblem, tile: Tile) -> Columns:
+    """Who packs panels of columns: for each worker what takes no longer than to pack it once."""
+    problem = with_windows(moves, problem)
+    is_slow = is_scattered(problem.y, problem.columns, _packing_order(problem))
+    is_shared = lasts(problem.y) or (parts_of_panels(problem, tile) > 1 and is_slow)
+    return "all workers" if is_shared else "each worker"
+
+
+def _packing_order(problem: MatmulProblem) -> tuple[Node, ...]:
+    """The steps as a column is packed in: what lasts is packed once, however far apart it is."""
+    if problem.windows is None or not lasts(problem.y):
+        return problem.steps
+    return problem.windows.steps
+
+
+@dataclass(frozen=True)
+class TileMatmul(Move):
+    """A matmul-like nest is computed in register tiles, its rows and columns maybe exchanged.
+
+    Rows are packed, or read where they are, or from an image or a copy of it, of which they are
+    windows. Panels of columns are packed by each worker, or once for all. Then it is scheduled.
+    """
+
+    word = "matmul_tile"
+
+    nest: int
+    tile: Tile
+    is_swapped: bool = False
+    rows: Rows = "packed"
+    columns: Columns = "each worker"
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        found = [self.word]
+        found += ["swapped_matmul"] * self.is_swapped
+        found += {"packed": ["packed_rows"], "image": ["window_image"]}.get(self.rows, [])
+        is_shared = self.columns == "all workers"
+        return (*found, "packed_columns_for_all" if is_shared else "packed_columns")
+
+    def forms(self) -> tuple[TileMatmul, ...]:
+        """Rows packed or in place, columns packed by one or by each."""
+        is_shared = self.columns == "all workers"
+        found = [replace(self, columns="each worker" if is_shared else "all workers")]
+        if self.rows in ("packed", "in place"):
+            found.append(replace(self, rows="in place" if self.rows == "packed" else "packed"))
+        return tuple(found)
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        if problem is None:
+            raise ValueError(f"{self}: the nest is no product")
+        problem = problem.swapped() if self.is_swapped else problem
+        if self.rows.startswith("image"):
+            problem = with_windows(moves, problem)
+            if problem.windows is None:
+                raise ValueError(f"{self}: the rows are no windows")
+        _apply(moves, problem, self)
 
 
 def _with_contiguous_steps(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
@@ -69,10 +158,7 @@ def _with_contiguous_steps(moves: Moves, problem: MatmulProblem) -> MatmulProble
     steps = tuple(sorted(problem.steps, key=contiguous))
     if steps == problem.steps:
         return problem
-    old = problem.reduce
-    reduce = with_loops(old, steps)
-    moves.root = moves.root.substitute({old: reduce})
-    return replace(problem, reduce=reduce)
+    return replace(problem, reduce=order_steps(moves, problem.reduce, steps))
 
 
 def _cut_reduction(moves: Moves, problem: MatmulProblem, chunks: int) -> bool:
@@ -85,37 +171,32 @@ def _cut_reduction(moves: Moves, problem: MatmulProblem, chunks: int) -> bool:
     even = next(n for n in range(chunks, size + 1) if size % n == 0)
     # Partial results lie as tiles hold them, and are turned once, where they are combined.
     axes = tuple(axis for axis in (problem.batch, problem.rows, problem.columns) if axis)
-    moves.split_reduction(problem.reduce, loop, even if even <= 2 * chunks else chunks, axes)
-    moves.root = hoist_masks(moves.root)
-    moves.merge_all()
+    names = tuple(tuple(map(Loop.of, axis)) for axis in axes)
+    count = even if even <= 2 * chunks else chunks
+    moves.make(SplitReduction(moves.name_of(problem.reduce), Loop.of(loop), count, names))
+    moves.make(HoistMasks())
+    merge_all(moves)
     return True
 
 
-def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, target: Target) -> None:
-    packing_order = problem.steps
+def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
+    tile, packing_order = move.tile, _packing_order(problem)
     if problem.windows is not None:
-        problem = _with_image(moves, problem, problem.windows, tile, target)
-        if lasts(problem.y):  # packed once, however far apart its elements are in this order
-            packing_order = problem.steps
-    steps = problem.steps
-    in_place = is_in_place(problem, tile) or is_at_hand(problem, target)
-    is_packed = problem.windows is None and not in_place
+        problem = _with_image(moves, problem, problem.windows, move)
+    steps, is_packed = problem.steps, move.rows == "packed"
     flat = moves.loop(loop_size(*steps)) if len(steps) > 1 and is_packed else None
+    name = moves.name_of(problem.reduce)  # by its own loops, which stay as they are
     tiling = tile_loops(moves, problem, tile)
-    reduce = next(
-        n for n in moves.root.toposort() if n.op is Op.REDUCE and closed_ranges(n) == steps
-    )  # loops of the reduction itself are still as they were
+    reduce = moves.reduce_of(name)
     factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None
     x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
     position = flat_position(packing_order)
-    # What takes long to pack is not packed by each worker for itself.
-    is_slow = is_scattered(problem.y, problem.columns, packing_order)
-    is_shared = lasts(y) or (tiling.parts > 1 and is_slow)
+    is_shared = move.columns == "all workers"
     around = panel_numbers(y, steps, tiling.columns) if is_shared else None
     packed_y = pack_columns(moves, y, packing_order, position, tiling.columns, tile, around)
     if is_packed:
-        x = pack_rows(moves, x, steps, position, tiling.rows, tile, target)
+        x = pack_rows(moves, x, steps, position, tiling.rows, tile, moves.target)
     if flat is None:
         new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
         if problem.windows is not None and x.op is Op.STAGE:
@@ -129,11 +210,11 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, target: Target) -> 
 
 
 def _with_image(
-    moves: Moves, problem: MatmulProblem, windows: Windows, tile: Tile, target: Target
+    moves: Moves, problem: MatmulProblem, windows: Windows, move: TileMatmul
 ) -> MatmulProblem:
     """The problem with its rows read from the image, or from one copy of it."""
-    x = problem.x
-    if not (windows.is_in_place and target.chooses_addresses):
+    x, tile = problem.x, move.tile
+    if move.rows == "image":
         x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.lanes)
     old = problem.reduce
     reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)

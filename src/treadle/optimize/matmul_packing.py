@@ -57,7 +57,6 @@ def pack_columns(
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     take("packed_columns" if scope == "shared" else "packed_columns_for_all")
-    moves.log.append(f"pack columns ({scope})")
     sizes = (*(loop_size(r) for r in around), loop_size(*steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
 
@@ -97,7 +96,6 @@ def pack_rows(
     take("packed_rows")
     if lies_across:
         take("striped_packing")
-    moves.log.append(f"pack rows (grid){f', {STRIPE} steps at a time' * lies_across}")
     return moves.staged(x, "grid", sizes, index, fill)
 
 

@@ -7,7 +7,7 @@ out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
@@ -36,6 +36,10 @@ class MatmulProblem:
     @property
     def steps(self) -> tuple[Node, ...]:
         return closed_ranges(self.reduce)
+
+    def swapped(self) -> MatmulProblem:
+        """The same with rows as columns."""
+        return replace(self, x=self.y, y=self.x, rows=self.columns, columns=self.rows)
 
 
 def recognise(nest: Nest) -> MatmulProblem | None:

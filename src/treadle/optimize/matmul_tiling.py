@@ -14,7 +14,7 @@ from .choose_tile import Tile
 from .matmul_problem import MatmulProblem
 from .moves import Moves
 
-__all__ = ["LoopTiling", "tile_loops"]
+__all__ = ["LoopTiling", "parts_of_panels", "tile_loops"]
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
@@ -25,26 +25,35 @@ class LoopTiling:
     """What the loops over rows of tiles and over the columns of panels have become.
 
     `splits` says it of all loops; `outermost` is the first loop of the rows that are cut into
-    tiles, `parts` how many items of the grid multiply by the same panel.
+    tiles.
     """
 
     rows: Split
     columns: Split
     splits: dict[Node, Split]
     outermost: Node
-    parts: int
 
 
-def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
-    """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
-    images, rows = (
-        ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
-    )
+def parts_of_panels(problem: MatmulProblem, tile: Tile) -> int:
+    """How many items of the grid multiply by the same panel."""
+    images, rows = _loops_of_rows(problem, tile)
     outer_columns, columns = _panel_loops(problem.columns, tile)
     row_tiles = -(-loop_size(*rows) // tile.rows)
     panels = -(-loop_size(*columns) // tile.columns)
     items = loop_size(*problem.batch) * loop_size(*outer_columns) * panels
-    parts = min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
+    return min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
+
+
+def _loops_of_rows(problem: MatmulProblem, tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, loops whose steps are cut into tiles)."""
+    return ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
+
+
+def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
+    """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
+    images, rows = _loops_of_rows(problem, tile)
+    outer_columns, columns = _panel_loops(problem.columns, tile)
+    parts = parts_of_panels(problem, tile)
 
     splits: dict[Node, Split] = {}
     for r in (*problem.batch, *outer_columns):
@@ -59,14 +68,14 @@ def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     row_split = _row_split(moves, loop_size(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     take("matmul_tile")
-    moves.apply(splits, f"tile {tile.rows} x {tile.vectors} vectors")
+    moves.replace_loops(splits)
     made = {r for split in splits.values() for r in split.ranges}
     nest = next(n for n in moves.nests() if made & set(n.loops))
     # Each panel is packed once: what runs over its rows stands inside. In a tile the products of a
     # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
-    moves.reorder(nest, tuple(sorted(nest.loops, key=order)))
-    return LoopTiling(row_split, column_split, splits, rows[0], parts)
+    moves.order_loops(nest, tuple(sorted(nest.loops, key=order)))
+    return LoopTiling(row_split, column_split, splits, rows[0])
 
 
 def _panel_loops(

@@ -22,9 +22,9 @@ them up, and EXTRACT takes one.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 
 from ..dtype import DType
-from ..ir.choices import take
 from ..ir.conditions import parts
 from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
@@ -34,36 +34,60 @@ from ..target import Fragment, MatrixUnit, Target
 from .fragments import staged
 from .hoist_masks import masked
 from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem
-from .moves import Moves
+from .matmul_problem import MatmulProblem, recognise
+from .moves import Move, Moves
+from .nest import Nest
 from .unit_loops import UnitLoops, extents, order_items, unit_loops
-from .unit_tiles import GroupTile, choose_for_unit
+from .unit_tiles import GroupTile, choose_for_unit, tiles_near
 
-__all__ = ["narrowed", "tile_for_matrix_units", "unit_for"]
+__all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
 
 BAND = 8  # tiles of rows
 
 
-def tile_for_matrix_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
-    """Put a problem on matrix units if the target has them for it; says whether it did."""
+def tile_for_matrix_units(moves: Moves, nest: Nest, problem: MatmulProblem, target: Target) -> bool:
+    """Put the problem of a nest on matrix units if the target has them; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
     tile = unit and choose_for_unit(problem, unit, target)
-    if unit is None or tile is None:
+    if tile is None:
         return False
+    moves.make(TileForUnits(moves.number_of(nest), tile))
+    return True
+
+
+@dataclass(frozen=True)
+class TileForUnits(Move):
+    """The matrix units of subgroups compute tiles of a product. Then it is scheduled."""
+
+    word = "matrix_units"
+
+    nest: int
+    tile: GroupTile
+
+    def forms(self) -> tuple[TileForUnits, ...]:
+        """Tiles of half and of twice as many rows, or columns, or slices in memory."""
+        return tuple(replace(self, tile=tile) for tile in tiles_near(self.tile))
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        unit = problem and unit_for(problem, moves.target.matrix_units)
+        if problem is None or unit is None or not self.tile.is_for(unit):
+            raise ValueError(
+                f"{self}: the nest is no product that matrix units compute in such tiles"
+            )
+        _apply(moves, problem, unit, self.tile)
+
+
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
+    rows = loop_size(*problem.rows)
     _, _, out = unit.held
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     row = moves.tiled(rows, *_of_rows(tile, out, rows), outer="grid")
-    column = moves.tiled(columns, *_of_columns(tile, out), outer="grid")
-    high, wide = tile.workers
-    what = f"a group of {high} x {wide} subgroups for each tile"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    column = moves.tiled(loop_size(*problem.columns), *_of_columns(tile, out), outer="grid")
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     loops = unit_loops(row, column, out)
     order_items(moves, row, (loops.rows[0], loops.columns[0], *loops.lane[::-1]))
     total = _product(moves, tiled, row, column, loops, unit, tile)
     moves.root = moves.root.substitute({tiled.reduce: total})
-    take("matrix_units")
-    moves.log.append(f"{unit.rows} x {unit.columns} products on matrix units")
-    return True
 
 
 def unit_for(problem: MatmulProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:

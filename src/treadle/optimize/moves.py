@@ -1,68 +1,253 @@
 """Moves: the ways a kernel's loops can change without changing what it computes.
 
-Each move takes a kernel AST and returns a new one. A schedule is a list of moves, kept as text in
-`Moves.log` so that it can be printed and compared.
+    moves = Moves(ast, target)
+    moves.make(Merge(Loop(0), Loop(1)))    ->  what the move made; moves.root is the new AST
+    moves.schedule()                       ->  the moves so far: print them, parse and replay them
 
-    split   r  ->  outer * factor + inner        merge   r0, r1  ->  one loop
-    split   a long reduction  ->  partial results of chunks, then their combination
+    loops(split(r0, grid(r4, 64)), lane_results(r1, unroll(r6, 4), vector(r7, 8)))
+
+A move is a frozen dataclass. It names what it works on: a loop by its number, r4; a reduction by
+its loops; a nest by its place among the nests of the kernel, in the order in which they run. It
+names the loops that it makes too, or the first of them. So a move does the same to the same kernel,
+whatever was looked at before. Only a move changes the kernel. Its `apply` works by what is here:
+
+    split   r  ->  outer * factor + inner        flatten   r0, r1  ->  digits of one position
     stage   an operand  ->  packed into memory of its own first
 """
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, TypeVar
 
-from ..dtype import dtypes
-from ..ir.args import ReduceArg, StageArg, VarArg
-from ..ir.choices import take
-from ..ir.loops import (
-    TRUE,
-    Split,
-    closed_ranges,
-    free_ranges,
-    has_fixed_size,
-    identity,
-    loop_size,
-    number_of,
-    replace_ranges,
-)  # fmt: skip
+from ..errors import InternalError
+from ..ir.args import StageArg
+from ..ir.choices import CHOICES, take
+from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from ..ir.rules.index import linear_terms, simplify
-from ..ir.views import Reduce, Stage, bound_of, operands, with_loops
-from .nest import SHORT_STRIDE, Nest, nests_of
+from ..ir.rules.index import simplify
+from ..ir.views import Stage, with_loops
+from ..target import Target
+from .nest import Nest, nests_of
+from .records import Loop, Record, Reduction
 
-__all__ = ["Moves"]
+__all__ = ["NEW", "Move", "Moves", "Schedule"]
 
-FEW_PARTS = 16  # every item combines so many parts of a shared reduction by itself
+NEW = Loop(-1)  # that a move makes no loops, or has not been told which
+M = TypeVar("M", bound="Move")
+
+
+@dataclass(frozen=True)
+class Move(Record):
+    """A change of a kernel that keeps its meaning; `first` is the first loop that it makes.
+
+    The word of a move that is a choice of ir/choices.py is the name of that choice.
+    """
+
+    first: Loop = field(default=NEW, kw_only=True)
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """The registered choices that it is."""
+        return (self.word,) if self.word in CHOICES else ()
+
+    @property
+    def names_from(self) -> Loop:
+        """The first loop that it makes, or NEW."""
+        return self.first
+
+    def forms(self) -> tuple[Move, ...]:
+        """The same move in other forms, for a search to try."""
+        return ()
+
+    def apply(self, moves: Moves) -> Any:
+        """Make it on the kernel under `moves`. Returns what it made, for what comes next."""
+        raise NotImplementedError
+
+
+class Schedule(tuple[Move, ...]):
+    """The moves of a kernel in the order in which they are made, a line of text for each."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "\n".join(map(str, self))
+
+    __repr__ = __str__
+
+    def words(self) -> list[str]:
+        """The words of its moves, in order."""
+        return [move.word for move in self]
+
+    def of_kind(self, kind: type[M]) -> list[M]:
+        """Its moves of one kind."""
+        return [move for move in self if isinstance(move, kind)]
+
+    def choices(self) -> set[str]:
+        """The registered choices that its moves are."""
+        return {name for move in self for name in move.choices}
+
+
+class _Names:
+    """What the loops, reductions and nests of a kernel are called."""
+
+    def __init__(self, root: Node) -> None:
+        self._root = root
+
+    @cached_property
+    def order(self) -> list[Node]:
+        return self._root.toposort()
+
+    @cached_property
+    def nests(self) -> list[Nest]:
+        return nests_of(self._root)
+
+    @cached_property
+    def loops(self) -> dict[int, Node]:
+        return {n.arg.number: n for n in self.order if n.op is Op.RANGE}
+
+    @cached_property
+    def reductions(self) -> dict[Reduction, Node]:
+        found: dict[Reduction, Node] = {}
+        counts: dict[tuple[Loop, ...], int] = {}
+        for node in self.order:
+            if node.op is Op.REDUCE:
+                loops = tuple(map(Loop.of, closed_ranges(node)))
+                number = counts[loops] = counts.get(loops, -1) + 1
+                found[Reduction(loops, number)] = node
+        return found
+
+    @cached_property
+    def of_reductions(self) -> dict[Node, Reduction]:
+        return {node: name for name, node in self.reductions.items()}
 
 
 class Moves:
-    """A kernel and the moves made on it."""
+    """A kernel and the moves made on it; `target` is what it is to run on."""
 
-    root: Node
+    def __init__(self, root: Node, target: Target) -> None:
+        self.target = target
+        self._root, self._names = root, _Names(root)
+        self._made: list[Move] = []
+        self._is_making = self._has_counted = False
+        self._known: Collection[int] = ()
+        self._next = max(self._names.loops, default=-1) + 1
 
-    def __init__(self, root: Node) -> None:
-        self.root = root
-        self.log: list[str] = []
-        numbers = [n.arg.number for n in root.toposort() if n.op is Op.RANGE]
-        self._next = max(numbers, default=-1) + 1
+    @property
+    def root(self) -> Node:
+        """The kernel as it is now; a move sets it."""
+        return self._root
+
+    @root.setter
+    def root(self, root: Node) -> None:
+        if not self._is_making:
+            raise InternalError("only a move changes a kernel")
+        if root is not self._root:
+            self._root, self._names = root, _Names(root)
+
+    def make(self, move: Move) -> Any:
+        """Make a move; what it made. One that changes nothing is not part of the schedule."""
+        before, start = self._root, self._next
+        if move.first != NEW:
+            self._next = move.first
+        self._known = self._names.loops.keys()
+        first, self._is_making, self._has_counted = self._next, True, False
+        try:
+            made = move.apply(self)
+        finally:
+            self._is_making = False
+        if self._root is before:
+            self._next = start
+        else:
+            if self._has_counted and move.first == NEW:
+                move = replace(move, first=Loop(first))
+            for name in move.choices:
+                take(name)
+            self._made.append(move)
+        return made
+
+    def schedule(self) -> Schedule:
+        """The moves made so far."""
+        return Schedule(self._made)
+
+    # -- names ----------------------------------------------------------------------------------
 
     def loop(self, size: int | Node, kind: str = "loop") -> Node:
         """A new RANGE."""
-        self._next += 1
-        return Node.range(size, self._next - 1, kind)
+        self._has_counted = True
+        return self._new(self._next, size, kind)
 
-    def apply(self, splits: dict[Node, Split], what: str) -> None:
-        """Replace loops and simplify."""
-        self.root = simplify(replace_ranges(self.root, splits))
-        self.log.append(what)
+    def named(self, loop: Loop, size: int, kind: str) -> Node:
+        """The new RANGE that is called `loop`."""
+        return self._new(int(loop), size, kind)
+
+    def _new(self, number: int, size: int | Node, kind: str) -> Node:
+        if self._is_making and number in self._known:
+            raise ValueError(f"the kernel has a loop {Loop(number)} already")
+        self._next = max(self._next, number + 1)
+        return Node.range(size, number, kind)
+
+    def range_of(self, loop: Loop) -> Node:
+        """The RANGE that is called `loop`."""
+        if loop not in self._names.loops:
+            raise ValueError(f"the kernel has no loop {loop}")
+        return self._names.loops[loop]
+
+    def reduce_of(self, reduction: Reduction) -> Node:
+        """The REDUCE that is called `reduction`."""
+        if reduction not in self._names.reductions:
+            raise ValueError(f"the kernel has no {reduction}")
+        return self._names.reductions[reduction]
+
+    def reductions(self) -> dict[Reduction, Node]:
+        """The REDUCEs by name, those that others are computed from first."""
+        return self._names.reductions
+
+    def has(self, reduce: Node) -> bool:
+        """Whether a REDUCE is one of the kernel as it is now."""
+        return reduce in self._names.of_reductions
+
+    def name_of(self, reduce: Node) -> Reduction:
+        """What a REDUCE is called."""
+        return self._names.of_reductions[reduce]
+
+    def nests(self) -> list[Nest]:
+        """The nests of the kernel, in the order in which they run."""
+        return self._names.nests
+
+    def nest_of(self, number: int) -> Nest:
+        """The nest of that number."""
+        if not 0 <= number < len(self.nests()):
+            raise ValueError(f"the kernel has no nest {number}")
+        return self.nests()[number]
+
+    def has_nest(self, nest: Nest) -> bool:
+        """Whether a nest is one of the kernel as it is now."""
+        return any(one.node is nest.node for one in self.nests())
+
+    def now(self, nest: Nest, loops: tuple[Node, ...] | None = None) -> Nest:
+        """A nest after a move that left it its loops, or gave it `loops`."""
+        wanted = nest.loops if loops is None else loops
+        return next(n for n in self.nests() if n.loops == wanted)
+
+    def nest_with(self, *loops: Node) -> Nest:
+        """The nest that has all of these loops."""
+        return next(n for n in self.nests() if set(loops) <= set(n.loops))
+
+    def number_of(self, nest: Nest) -> int:
+        """Which of the nests `nest` is."""
+        return next(n for n, one in enumerate(self.nests()) if one.node is nest.node)
 
     # -- loops ----------------------------------------------------------------------------------
+
+    def replace_loops(self, splits: dict[Node, Split]) -> None:
+        """Replace loops and simplify."""
+        self.root = simplify(replace_ranges(self.root, splits))
 
     def tiled(self, size: int, *inner: tuple[int, str], outer: str = "loop") -> Split:
         """A loop of `size` in tiles: (size, kind) of the tile's loops, outermost first."""
@@ -100,62 +285,7 @@ class Moves:
             )
         return splits
 
-    def split_digits(self) -> None:
-        """Make two loops of each one whose digits are used, as those of a reshaped axis are."""
-        while (found := self._digits()) is not None:
-            loop, ahead, step = found
-            outer, inner = self.loop(-(-(loop_size(loop) + ahead) // step)), self.loop(step)
-            position = outer * step + inner - ahead
-            guard = TRUE if (loop_size(loop) + ahead) % step == 0 else position < bound_of(loop)
-            guard = guard & ~(position < 0) if ahead else guard
-            split = Split(position, (outer, inner), guard)
-            take("split_digits")
-            self.apply({loop: split}, f"split r{loop.arg.number} by {step}")
-
-    def _digits(self) -> tuple[Node, int, int] | None:
-        """A loop, what is added to it and what it is divided by then.
-
-        That divides its size without rest, or is small.
-        """
-        for node in self.root.toposort():
-            if node.op not in (Op.IDIV, Op.MOD):
-                continue
-            number, by = operands(node)
-            if by.op is not Op.CONST:
-                continue
-            terms, ahead = linear_terms(number)
-            loop, step = next(iter(terms), node), by.arg
-            if terms != {loop: 1} or loop.op is not Op.RANGE or not has_fixed_size(loop):
-                continue
-            if 1 < step < loop_size(loop) and 0 <= ahead < step:
-                if step <= SHORT_STRIDE or (ahead == 0 and loop_size(loop) % step == 0):
-                    return loop, ahead, step
-        return None
-
-    def merge_all(self) -> None:
-        """Merge neighbouring loops wherever every access allows it."""
-        while True:
-            pair = self._mergeable()
-            if pair is None:
-                return
-            size = loop_size(pair[0]) * loop_size(pair[1])
-            flat = self.loop(size)
-            take("merged_loops")
-            self.apply(self.flatten(pair, Split(flat, (flat,))), f"merge {_name(pair)}")
-
-    def _mergeable(self) -> tuple[Node, Node] | None:
-        uses = _index_uses(self.root)
-        for loops in _closed_lists(self.root):
-            for outer, inner in itertools.pairwise(loops):
-                if has_fixed_size(outer) and has_fixed_size(inner) and _merges(outer, inner, uses):
-                    if self._closed_together(outer, inner):
-                        return outer, inner
-        return None
-
-    def _closed_together(self, outer: Node, inner: Node) -> bool:
-        return all((outer in loops) == (inner in loops) for loops in _closed_lists(self.root))
-
-    def reorder(self, nest: Nest, loops: tuple[Node, ...]) -> None:
+    def order_loops(self, nest: Nest, loops: tuple[Node, ...]) -> None:
         """Change the nesting of a nest's loops, wherever what they fill is read."""
         if loops == nest.loops:
             return
@@ -167,7 +297,6 @@ class Moves:
             return with_loops(node, loops)
 
         self.root = rewrite_with(self.root, step)
-        self.log.append(f"reorder {_name(loops)}")
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -196,161 +325,7 @@ class Moves:
         filled, arg = replace_ranges(value, fill), StageArg(scope, sizes)  # type: ignore[arg-type]
         return Stage(filled, guard, places, index, loops, arg, value.dtype).node()
 
-    def split_reduction(
-        self,
-        reduce: Node,
-        loop: Node,
-        chunks: int,
-        axes: tuple[tuple[Node, ...], ...] | None = None,
-    ) -> Node:
-        """Split a reduction over `loop` into `chunks` partial results and their combination.
-
-        Partial results have an axis for each loop of the results, or for all loops of one of
-        `axes`. Returns the loop of the combination.
-        """
-        if axes is None:
-            order = [r for nest in self.nests() for r in nest.loops]
-            axes = tuple((r,) for r in sorted(free_ranges(reduce)[reduce], key=order.index))
-        free = [r for axis in axes for r in axis]
-        per_chunk = -(-loop_size(loop) // chunks)
-        part, inner, total = self.loop(chunks), self.loop(per_chunk), self.loop(chunks)
-        position = part * per_chunk + inner
-        guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
-        rest = tuple(r for r in closed_ranges(reduce) if r is not loop)
-        fresh_inner = self.copies(rest)
-        partial = replace_ranges(
-            reduce,
-            {
-                loop: Split(position, (inner,), guard),
-                **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
-            },
-        )
-        # Statistics that it reads are combined anew there: loops belong to one nest.
-        own = Reduce.of(partial).value.toposort(lambda n: n.op is not Op.STAGE)
-        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
-        fresh = self.copies((*free, *inside))
-        value = partial.substitute(fresh)
-        sizes = (chunks, *(loop_size(*axis) for axis in axes))
-        kept = [number_of(axis) for axis in axes]
-        stored = [place.substitute(fresh) for place in kept]
-        loops = (part, *(fresh[r] for r in free))
-        arg = StageArg("grid", sizes)
-        stage = Stage(value, TRUE, (part, *stored), (total, *kept), loops, arg, reduce.dtype)
-        combined = Reduce(stage.node(), (total,), ReduceArg(reduce.arg.op)).node()
-        self.root = simplify(self.root.substitute({reduce: combined}))
-        take("split_reduction")
-        self.log.append(f"split the reduction over r{loop.arg.number} into {chunks} chunks")
-        return total
-
-    def share_reduction(
-        self, reduce: Node, loop: Node, items: int, subgroup: tuple[int, int] | None = None
-    ) -> list[Node]:
-        """Share a reduction over `loop` among the work items of a workgroup.
-
-        Neighbouring items read neighbouring positions. They combine their parts in a tree of two
-        levels, or by `subgroup`, the least and the most items of one. Returns the loops for that.
-        """
-        size = loop_size(loop)
-        item, turn = self.loop(items, "local"), self.loop(-(-size // items))
-        position = turn * items + item
-        guard = TRUE if size % items == 0 else position < size
-        rest = self.copies(r for r in closed_ranges(reduce) if r is not loop)
-        splits = {r: Split(n, (n,)) for r, n in rest.items()}
-        splits[loop] = Split(position, (turn,), guard)
-        value = replace_ranges(reduce, splits)
-        if subgroup is None:
-            take("tree_reduction")
-            combined, combining = self._by_tree(value, item)
-        else:
-            take("subgroup_reduction")
-            combined, combining = self._by_subgroup(value, item, *subgroup)
-        self.root = simplify(self.root.substitute({reduce: combined}))
-        self.log.append(f"share r{loop.arg.number} among {items} items")
-        return combining
-
-    def _by_tree(self, value: Node, item: Node) -> tuple[Node, list[Node]]:
-        """The `value` of all work items of a workgroup, combined in memory, level by level."""
-        arg, parts, combining = value.arg, loop_size(item), []
-        while parts > FEW_PARTS:
-            kept = 1 << (parts.bit_length() // 2)
-            inner, following = self.loop(parts // kept), self.loop(kept, "local")
-            stage = _shared_line(value, item, inner * kept + following)
-            value = Reduce(stage, (inner,), arg).node()
-            combining.append(inner)
-            parts, item = kept, following
-        combining.append(self.loop(parts))
-        stage = _shared_line(value, item, combining[-1])
-        return Reduce(stage, (combining[-1],), arg).node(), combining
-
-    def _by_subgroup(
-        self, value: Node, item: Node, least: int, most: int
-    ) -> tuple[Node, list[Node]]:
-        """The `value` of all work items of a workgroup, combined once by each of its subgroups.
-
-        Every item leaves its value in memory. Then each subgroup reads the values of all items,
-        neighbours side by side, and combines what its items have read without memory. So there is
-        one barrier, and the order is the same in every run. The usual way round (a value of each
-        subgroup through memory) reads as much, but has to know which items form a subgroup: that
-        languages leave open.
-
-        Where its size is open as well, a subgroup counts its items, so that nothing depends on
-        whether it is full. One of a fixed size that divides the group is full.
-        """
-        items = loop_size(item)
-        count = Node.index(most)
-        if least != most or items % most:
-            count = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("lanes", 1, most))
-        turns = simplify((count + (items - 1)) // count)
-        turn, lane = self.loop(turns), self.loop(count, "subgroup")
-        place = turn * count + lane
-        stage = _shared_line(value, item, simplify(place.minimum(Node.index(items - 1))))
-        mine = simplify(place < items).where(stage, identity(value.arg.op, value.dtype))
-        return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
-
-    def nests(self) -> list[Nest]:
-        return nests_of(self.root)
-
-
-def _shared_line(value: Node, item: Node, place: Node) -> Node:
-    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
-    arg = StageArg("shared", (loop_size(item),))
-    return Stage(value, TRUE, (item,), (place,), (item,), arg, value.dtype).node()
-
 
 def _filled_by(node: Node) -> tuple[Any, ...]:
     """What makes two nests one: a STAGE that is read at several places is filled once."""
     return (*Stage.of(node).filling, node.arg) if node.op is Op.STAGE else node.src
-
-
-def _name(loops: Iterable[Node]) -> str:
-    return ", ".join(f"r{r.arg.number}" for r in loops)
-
-
-def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
-    return [closed_ranges(n) for n in root.toposort() if closed_ranges(n)]
-
-
-def _index_uses(root: Node) -> list[Node]:
-    """Every index expression and condition as it is used: the largest ones, not their parts."""
-    found: dict[Node, None] = {}
-    for node in root.toposort():
-        if node.dtype.kind == "index" and node.op is not Op.CAST:
-            continue
-        closed = len(closed_ranges(node))
-        for source in node.src[: len(node.src) - closed]:
-            if source.dtype.kind == "index":
-                found[source] = None
-    return list(found)
-
-
-def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
-    size = loop_size(inner)
-    for index in uses:
-        terms, _ = linear_terms(index)
-        step_out, step_in = terms.pop(outer, 0), terms.pop(inner, 0)
-        if step_out != step_in * size:
-            return False
-        for term in terms:
-            if free_ranges(term)[term] & {outer, inner}:
-                return False
-    return True

@@ -8,21 +8,38 @@ its gradient the sign comes last.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..dtype import dtypes
-from ..ir.choices import take
 from ..ir.loops import free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce, operand, operands
-from .moves import Moves
+from .moves import Move, Moves
+from .records import Reduction
 
-__all__ = ["gather_one_hot"]
+__all__ = ["OneHotGather", "gather_one_hot"]
 
 
 def gather_one_hot(moves: Moves) -> None:
     """Replace each sum over a loop of which all steps but one are 0."""
     while (found := _picking(moves.root)) is not None:
-        reduce, place = found
+        moves.make(OneHotGather(moves.name_of(found)))
+
+
+@dataclass(frozen=True)
+class OneHotGather(Move):
+    """A sum of which all terms but one are 0 is a load."""
+
+    word = "one_hot_gather"
+
+    reduction: Reduction
+
+    def apply(self, moves: Moves) -> None:
+        reduce = moves.reduce_of(self.reduction)
+        place = _place(reduce, free_ranges(reduce))
+        if place is None:
+            raise ValueError(f"{self} has more terms than one")
         total, (loop,), _ = Reduce.of(reduce)
         mask = _without_sign(total)
         _, picked, _ = mask.src
@@ -31,29 +48,30 @@ def gather_one_hot(moves: Moves) -> None:
         position = is_there.where(place, 0).cast(dtypes.index)
         element = is_there.where(value.substitute({loop: position}), 0)
         moves.root = moves.root.substitute({reduce: element})
-        take("one_hot_gather")
-        moves.log.append(f"pick one of r{loop.arg.number}")
 
 
-def _picking(root: Node) -> tuple[Node, Node] | None:
-    """A sum of one element, and which one."""
+def _picking(root: Node) -> Node | None:
+    """A sum of one element."""
     free = free_ranges(root)
-    for reduce in root.toposort():
-        if reduce.op is not Op.REDUCE or reduce.arg.op is not Op.ADD:
-            continue
-        total, loops, _ = Reduce.of(reduce)
-        mask = _without_sign(total)
-        if len(loops) != 1 or mask.op is not Op.WHERE:
-            continue
-        (loop,), (condition, value, other) = loops, mask.src
-        if condition.op is not Op.CMPEQ or other.value != 0:
-            continue
-        if not has_fixed_size(loop) or _is_reduced(value, loop, free):
-            continue
-        left, right = operands(condition)
-        for place, step in ((left, right), (right, left)):
-            if _is_step(step, loop) and loop not in free[place]:
-                return reduce, place
+    reduces = (n for n in root.toposort() if n.op is Op.REDUCE)
+    return next((n for n in reduces if _place(n, free) is not None), None)
+
+
+def _place(reduce: Node, free: dict[Node, frozenset[Node]]) -> Node | None:
+    """The step whose term is all of a sum, if there is one."""
+    total, loops, arg = Reduce.of(reduce)
+    mask = _without_sign(total)
+    if arg.op is not Op.ADD or len(loops) != 1 or mask.op is not Op.WHERE:
+        return None
+    (loop,), (condition, value, other) = loops, mask.src
+    if condition.op is not Op.CMPEQ or other.value != 0:
+        return None
+    if not has_fixed_size(loop) or _is_reduced(value, loop, free):
+        return None
+    left, right = operands(condition)
+    for place, step in ((left, right), (right, left)):
+        if _is_step(step, loop) and loop not in free[place]:
+            return place
     return None
 
 

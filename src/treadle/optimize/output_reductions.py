@@ -14,17 +14,18 @@ no whole vectors at the end of a row is an output and a reduction of its own in 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..ir.args import ReduceArg, StageArg
-from ..ir.choices import take
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.loops_alike import loops_alike, reductions_of
 from ..ir.node import Node, alu
 from ..ir.rules.index import simplify
 from ..ir.views import End, Reduce, Stage, Store, bound_of, with_loops
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import stride
 
-__all__ = ["cut_off_ends", "share_loops", "stage_parts"]
+__all__ = ["CutOffEnds", "ShareLoops", "StageParts", "share_loops"]
 
 MANY_BLOCKS = 16  # of copies of vectors in a row; in fewer, masks cost no more than another loop
 LEAST_STEPS = 512  # that a part is the result of: it is stored and read once more
@@ -39,14 +40,43 @@ def share_loops(moves: Moves) -> bool:
     alike = [loops_alike(output, total) for total in totals]
     if not alike or None in alike:
         return False
-    made = [total.substitute(found or {}) for total, found in zip(totals, alike, strict=True)]
-    moves.root = simplify(Node.sink((output, *made)))
-    moves.log.append("reductions go through the loops of the output")
+    moves.make(ShareLoops())
     return True
 
 
-def cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
-    """Make an output, and reductions, of the ends of long rows that fill no `copies` of `lanes`."""
+@dataclass(frozen=True)
+class ShareLoops(Move):
+    """Reductions behind an output go through its loops."""
+
+    word = "fused_reduction_output"
+
+    def apply(self, moves: Moves) -> None:
+        output, *totals = moves.root.src
+        made = [total.substitute(loops_alike(output, total) or {}) for total in totals]
+        moves.root = simplify(Node.sink((output, *made)))
+
+
+@dataclass(frozen=True)
+class CutOffEnds(Move):
+    """What fills no `copies` of `lanes` at the end of long rows is an output of its own.
+
+    So it is of the reductions that go through its loops.
+    """
+
+    word = "cut_off_ends"
+
+    lanes: int
+    copies: int
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return ("remainder_loop",)
+
+    def apply(self, moves: Moves) -> None:
+        _cut_off_ends(moves, self.lanes, self.copies)
+
+
+def _cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
     output, *totals = moves.root.src
     results = {r for total in totals for r in closed_ranges(total)}
     row = next(
@@ -75,24 +105,25 @@ def cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
     }
     ends = (replace_ranges(output, begin), replace_ranges(output, end))
     moves.root = simplify(Node.sink((*ends, *(total.substitute(cut) for total in totals))))
-    take("remainder_loop")
-    moves.log.append(f"cut off {rest} steps of r{row.arg.number}")
 
 
-def stage_parts(moves: Moves) -> bool:
-    """Make parts of the reductions for each step of the output's grid; False if that cannot be."""
-    _widen_grid(moves)
-    _cut_grid(moves)
-    _tell_loops_apart(moves)
-    outputs, totals = _outputs_and_totals(moves.root)
-    made = [_in_parts(moves, total, outputs) for total in totals]
-    if not made or None in made:
-        return False
-    moves.root = simplify(Node.sink((*outputs, *(end for end in made if end is not None))))
-    steps = loop_size(*_grid(outputs[0]))
-    take("fused_reduction_output")
-    moves.log.append(f"a part of each reduction for each of {steps} steps of the grid")
-    return True
+@dataclass(frozen=True)
+class StageParts(Move):
+    """Each step of the output's grid computes a part of each reduction; then they are combined."""
+
+    word = "stage_parts"
+
+    def apply(self, moves: Moves) -> bool:
+        """Returns whether all reductions go through the loops of an output."""
+        _widen_grid(moves)
+        _cut_grid(moves)
+        _tell_loops_apart(moves)
+        outputs, totals = _outputs_and_totals(moves.root)
+        made = [_in_parts(moves, total, outputs) for total in totals]
+        if not made or None in made:
+            return False
+        moves.root = simplify(Node.sink((*outputs, *(end for end in made if end is not None))))
+        return True
 
 
 def _outputs_and_totals(root: Node) -> tuple[list[Node], list[Node]]:
@@ -122,7 +153,7 @@ def _widen_grid(moves: Moves) -> None:
             new = moves.loop(bound_of(r), "grid")
             splits[r] = Split(new, (new,))
     if splits:
-        moves.apply(splits, f"grid of {len(splits)} more loops")
+        moves.replace_loops(splits)
 
 
 def _cut_grid(moves: Moves) -> None:
@@ -140,7 +171,7 @@ def _cut_grid(moves: Moves) -> None:
         rest = simplify((Node.index(size) - part * count).minimum(Node.index(count)))
         turn = moves.loop(count if size % count == 0 else rest)
         split = Split(part * count + turn, (part, turn))
-        moves.apply({last: split}, f"parts of {count} of r{last.arg.number}")
+        moves.replace_loops({last: split})
 
 
 def _tell_loops_apart(moves: Moves) -> None:

@@ -41,7 +41,6 @@ def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
     src = (value, gate, *batch.values(), down.expr, along.expr, *zeros, *loops)
     stage = Node(Op.STAGE, value.dtype, src, StageArg("grid", sizes))
     take("transposed_operand")
-    moves.log.append("pack a factor (grid)")
     axes, apart = [(step, 1), (line, steps)], steps * loop_size(line)
     for loop in reversed(batch):
         axes.insert(2, (loop, apart))

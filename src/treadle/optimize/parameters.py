@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, fields, replace
 
-from ..target import Target
+from ..target import Target, Workgroup
 
 __all__ = ["Parameters", "neighbours"]
 
@@ -26,6 +26,9 @@ LADDERS: dict[str, tuple[int, ...]] = {
     "block_bytes": (32 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20),
     "block_steps": (128, 256, 512, 1024, 2048),
 }
+ITEMS = (32, 64, 128, 256, 512, 1024)
+DEPTHS = (4, 8, 16, 32)
+ITEM_TILE = (1, 2, 4, 8)
 TILE_ROWS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)
 TILE_VECTORS = (1, 2, 3, 4)
 MIN_ACCUMULATORS = 6  # fewer leave the multipliers idle
@@ -37,7 +40,9 @@ class Parameters:
 
     Matmul-like nests: `tile` is (rows, vectors) of their register tiles, None for the one with the
     least estimated cost; `is_tiled` says whether they get any; `panel_bytes` of packed columns are
-    kept in cache. Every other nest: `lanes` numbers the loops in the order in which they serve as
+    kept in cache. In workgroups a tile is (rows, columns) of each work item, and `depth` the steps
+    of a slice in shared memory. A workgroup has at most `items`, None for as many as suit.
+    Every other nest: `lanes` numbers the loops in the order in which they serve as
     lanes, best first; `copies` of a vector are computed side by side, `column_copies` if each of
     them holds results of a reduction. Reductions with few results are cut into parts of at least
     `chunk` steps. Chains of products: at most `block_bytes` of rows are kept in a block,
@@ -53,6 +58,8 @@ class Parameters:
     chunk: int = 1 << 14
     block_bytes: int = 512 << 10
     block_steps: int = 512
+    items: int | None = None
+    depth: int | None = None
 
     def __str__(self) -> str:
         changed = [f for f in fields(self) if getattr(self, f.name) != f.default]
@@ -61,14 +68,37 @@ class Parameters:
 
 def neighbours(parameters: Parameters, target: Target) -> Iterator[Parameters]:
     """`parameters` with one of them changed, in a fixed order."""
+    if target.workgroup is not None:
+        yield from _in_workgroups(parameters, target.workgroup)
+        return
     for name, ladder in LADDERS.items():
-        place = ladder.index(getattr(parameters, name))
-        for value in (*ladder[place + 1 : place + 2], *ladder[max(0, place - 1) : place]):
-            yield replace(parameters, **{name: value})
+        yield from _steps(parameters, name, ladder)
     yield replace(parameters, is_tiled=not parameters.is_tiled)
     if parameters.is_tiled:
         for shape in _tiles(target):
             yield replace(parameters, tile=shape)
+
+
+def _in_workgroups(parameters: Parameters, group: Workgroup) -> Iterator[Parameters]:
+    for items in ITEMS:
+        if items <= group.most_items and items != (parameters.items or group.items):
+            yield replace(parameters, items=items)
+    if parameters.is_tiled:
+        sides = [side for side in ITEM_TILE if side <= group.tile]
+        shapes = [(rows, columns) for rows in sides for columns in sides]
+        for shape in sorted(shapes, key=_loads):
+            yield replace(parameters, tile=shape)
+        for depth in DEPTHS:
+            yield replace(parameters, depth=depth)
+    yield from _steps(parameters, "chunk", LADDERS["chunk"])
+    yield replace(parameters, is_tiled=not parameters.is_tiled)
+
+
+def _steps(parameters: Parameters, name: str, ladder: tuple[int, ...]) -> Iterator[Parameters]:
+    """One step up and one down."""
+    place = ladder.index(getattr(parameters, name))
+    for value in (*ladder[place + 1 : place + 2], *ladder[max(0, place - 1) : place]):
+        yield replace(parameters, **{name: value})
 
 
 def _tiles(target: Target) -> list[tuple[int, int]]:
@@ -79,4 +109,10 @@ def _tiles(target: Target) -> list[tuple[int, int]]:
         for vectors in TILE_VECTORS
         if rows * vectors >= MIN_ACCUMULATORS and (rows + 1) * vectors < target.vector_registers
     ]
-    return sorted(shapes, key=lambda shape: (shape[0] + shape[1]) / (shape[0] * shape[1]))
+    return sorted(shapes, key=_loads)
+
+
+def _loads(shape: tuple[int, int]) -> float:
+    """How many loads each product of a tile takes."""
+    rows, columns = shape
+    return (rows + columns) / (rows * columns)

@@ -7,45 +7,54 @@ A mask is a few instructions for each vector, as many as a maximum takes itself.
 
 from __future__ import annotations
 
-from ..ir.choices import take
+from dataclasses import dataclass
+
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import Reduce
-from .moves import Moves
-from .nest import Nest, reads_of, stride
+from .moves import Move, Moves
+from .nest import reads_of, stride
 
-__all__ = ["cut_off_remainders"]
+__all__ = ["CutOffRemainders"]
 
 MANY_BLOCKS = 16  # a mask in one of fewer is not worth a second loop
 
 
-def cut_off_remainders(moves: Moves, nest: Nest, block: int) -> None:
-    """Cut each long contiguous reduction of `nest` behind its last whole block of steps."""
-    free = free_ranges(nest.node)
-    made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
-    cut: dict[Node, Node] = {}
-    for reduce in nest.reduces():
-        total, (loop, *others), arg = Reduce.of(reduce)
-        size = loop_size(loop)
-        if others or size % block == 0 or size < MANY_BLOCKS * block:
-            continue
-        if loop.arg.kind != "loop" or not _is_row(reduce, loop) or _is_nested(reduce, loop, free):
-            continue
-        rest = size % block
-        if loop not in made:
-            made[loop] = moves.loop(size - rest), moves.loop(rest)
-        whole, last = made[loop]
-        value = total.substitute(cut)  # what it uses comes before it
-        parts = (
-            Reduce(value.substitute({loop: step}), (inner,), arg).node()
-            for step, inner in ((whole, whole), (last + (size - rest), last))
-        )
-        cut[reduce] = alu(reduce.arg.op, *parts)
-    if cut:
+@dataclass(frozen=True)
+class CutOffRemainders(Move):
+    """Each long contiguous reduction of a nest is cut behind its last whole block of steps."""
+
+    word = "remainder_loop"
+
+    nest: int
+    block: int
+
+    def apply(self, moves: Moves) -> None:
+        nest, block = moves.nest_of(self.nest), self.block
+        free = free_ranges(nest.node)
+        made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
+        cut: dict[Node, Node] = {}
+        for reduce in nest.reduces():
+            total, (loop, *others), arg = Reduce.of(reduce)
+            size = loop_size(loop)
+            if others or size % block == 0 or size < MANY_BLOCKS * block:
+                continue
+            if loop.arg.kind != "loop" or not _is_row(reduce, loop):
+                continue
+            if _is_nested(reduce, loop, free):
+                continue
+            rest = size % block
+            if loop not in made:
+                made[loop] = moves.loop(size - rest), moves.loop(rest)
+            whole, last = made[loop]
+            value = total.substitute(cut)  # what it uses comes before it
+            parts = (
+                Reduce(value.substitute({loop: step}), (inner,), arg).node()
+                for step, inner in ((whole, whole), (last + (size - rest), last))
+            )
+            cut[reduce] = alu(reduce.arg.op, *parts)
         moves.root = moves.root.substitute(cut)
-        take("remainder_loop")
-        moves.log.append(f"cut off what fills no {block} steps of r{', r'.join(_numbers(made))}")
 
 
 def _is_row(reduce: Node, loop: Node) -> bool:
@@ -58,7 +67,3 @@ def _is_nested(reduce: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> b
     """Whether other loops run for each step: those would be two with one name."""
     below = Reduce.of(reduce).value.toposort()
     return any(n.op in (Op.REDUCE, Op.STAGE) and loop in free.get(n, ()) for n in below)
-
-
-def _numbers(loops: dict[Node, tuple[Node, Node]]) -> list[str]:
-    return [str(loop.arg.number) for loop in loops]

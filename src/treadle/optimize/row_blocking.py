@@ -33,7 +33,7 @@ from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
 
-__all__ = ["Blocks", "Chain", "fills_of", "is_along_row"]
+__all__ = ["Blocks", "Chain", "fills_of", "is_along_row", "rows_of_a_block"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
 UNROLL = 4
@@ -74,6 +74,24 @@ class _Chunks:
     step: Node
 
 
+def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parameters) -> int:
+    """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
+    free, size = free_ranges(nest.node), loop_size(chain.row)
+    rows = [n for n in chain.rows if chain.row in free[n]]
+    fills = {Stage.of(n).filling: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
+    fits = min(target.l2 // 2, parameters.block_bytes) // sum(fills.values())
+    around = [r for r in nest.loops if r not in (chain.row, *chain.columns)]
+    others = loop_size(*around)
+    fits = max(1, min(fits, size // -(-MIN_ITEMS // others), size))
+    longest = max(n.arg.sizes[0] for n in rows)
+    itemsize = max(n.dtype.itemsize for n in rows)
+    tile = choose_tile(size, longest, itemsize, target, parameters.tile)
+    if fits < tile.rows:
+        return fits
+    blocks = -(-size // (fits // tile.rows * tile.rows))
+    return -(-size // (blocks * tile.rows)) * tile.rows
+
+
 class Blocks:
     """The cut of one nest."""
 
@@ -89,13 +107,14 @@ class Blocks:
     first: Node
 
     def __init__(
-        self, moves: Moves, nest: Nest, chain: Chain, target: Target, parameters: Parameters
-    ) -> None:
-        self.moves, self.nest, self.chain, self.target = moves, nest, chain, target
-        self.parameters = parameters
+        self, moves: Moves, nest: Nest, chain: Chain, rows: int, steps: int,
+        tile: tuple[int, int] | None,
+    ) -> None:  # fmt: skip
+        self.moves, self.nest, self.chain, self.target = moves, nest, chain, moves.target
+        self.steps, self.tile = steps, tile
         self.free = free_ranges(nest.node)
         self.size = loop_size(chain.row)
-        self.rows = self._rows_of_a_block()
+        self.rows = rows
         blocks = -(-self.size // self.rows)
         self.block = moves.loop(blocks, "grid") if blocks > 1 else Node.index(0)
         self.first = self.block * self.rows
@@ -116,24 +135,6 @@ class Blocks:
             self._schedule(filled)
         if span is not None and self.block.op is Op.RANGE:
             self._bound(span.substitute(outer))
-        take("chained_matmul")
-        self.moves.log.append(f"blocks of {self.rows} rows (shared)")
-
-    def _rows_of_a_block(self) -> int:
-        """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
-        rows = [n for n in self.chain.rows if self.chain.row in self.free[n]]
-        fills = {Stage.of(n).filling: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
-        fits = min(self.target.l2 // 2, self.parameters.block_bytes) // sum(fills.values())
-        around = [r for r in self.nest.loops if r not in (self.chain.row, *self.chain.columns)]
-        others = loop_size(*around)
-        fits = max(1, min(fits, self.size // -(-MIN_ITEMS // others), self.size))
-        longest = max(n.arg.sizes[0] for n in rows)
-        itemsize = max(n.dtype.itemsize for n in rows)
-        tile = choose_tile(self.size, longest, itemsize, self.target, self.parameters)
-        if fits < tile.rows:
-            return fits
-        blocks = -(-self.size // (fits // tile.rows * tile.rows))
-        return -(-self.size // (blocks * tile.rows)) * tile.rows
 
     # -- rows become blocks ---------------------------------------------------------------------
 
@@ -167,7 +168,7 @@ class Blocks:
         moves, columns = self.moves, self.chain.columns
         (steps,) = closed_ranges(reduce)
         size = loop_size(steps)
-        chunks = -(-size // self.parameters.block_steps)
+        chunks = -(-size // self.steps)
         per_chunk = -(-size // chunks)
         fill, fresh = moves.loop(self.rows), moves.copies(columns)
         part = total = Node.index(0)
@@ -242,7 +243,7 @@ class Blocks:
         if chain.columns:
             last = chain.columns[-1]
             splits[last] = moves.tiled(loop_size(last), (self._lanes(chain.products[0]), "vector"))
-        moves.apply(splits, "rows in blocks as grid")
+        moves.replace_loops(splits)
         return grid
 
     def _lanes(self, value: Node) -> int:
@@ -257,7 +258,7 @@ class Blocks:
         if column is filled.row:  # a statistic
             along = {n: closed_ranges(n)[-1] for n in reduces}
             splits = {r: self._along(r, UNROLL, stage, _reads_row(n)) for n, r in along.items()}
-            self.moves.apply(splits, "statistics of the rows of a block")
+            self.moves.replace_loops(splits)
             return
         product = next((n for n in reduces if self._is_product(n, filled.row, column)), None)
         if product is not None:
@@ -265,7 +266,7 @@ class Blocks:
             return
         is_of_row = column not in self.part_columns
         split = self._along(column, UNROLL, stage, is_of_row)
-        self.moves.apply({column: split}, "rows of a block as lanes")
+        self.moves.replace_loops({column: split})
 
     def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
         """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
@@ -300,14 +301,14 @@ class Blocks:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, closed_ranges(reduce)
         size, itemsize = loop_size(column), reduce.dtype.itemsize
-        tile = choose_tile(self.rows, size, itemsize, self.target, self.parameters)
+        tile = choose_tile(self.rows, size, itemsize, self.target, self.tile)
         tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
         columns = moves.tiled(loop_size(column), (tile.vectors, "unroll"), (tile.lanes, "vector"))
         if column not in self.part_columns:
             self._note(columns)
         take("matmul_tile")
-        moves.apply({row: rows, column: columns}, f"tile {tile.rows} x {tile.vectors} vectors")
+        moves.replace_loops({row: rows, column: columns})
         made = {*rows.ranges, *columns.ranges}
         stages = [
             n for n in moves.root.toposort() if n.op is Op.STAGE and made <= set(closed_ranges(n))
@@ -373,7 +374,6 @@ class Blocks:
             bounded[chunk.step] = mine.loop(chunk.step, 1)
         self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
         take("masked_bounds")
-        self.moves.log.append("rows within their mask")
 
 
 def fills_of(rows: Iterable[Node]) -> dict[Node, Node]:

@@ -21,9 +21,9 @@ Only long rows of results that leave for memory are worth that.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from ..ir.args import LocalRef
-from ..ir.choices import take
 from ..ir.conditions import TRUE
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
@@ -32,10 +32,10 @@ from ..ir.rules.index import simplify
 from ..ir.shape import size_max
 from ..ir.views import After, End, Load, Stage, Store, bound_of
 from ..target import Target
-from .moves import Moves
-from .nest import Nest, nests_of, sequential_loops
+from .moves import Move, Moves
+from .nest import Nest, sequential_loops
 
-__all__ = ["pipeline_rows"]
+__all__ = ["PipelineRows", "pipeline_rows"]
 
 MOST_ROWS, LEAST_ROWS = 32, 8  # of a block, which computes one or two more
 MANY_BLOCKS = 128  # for many workers to have several each
@@ -48,7 +48,7 @@ Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before 
 
 def pipeline_rows(moves: Moves, target: Target) -> None:
     """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
-    for nest in nests_of(moves.root):
+    for nest in moves.nests():
         if nest.node.op is not Op.END or not _streams(nest, target.l3):
             continue
         grid = tuple(r for r in nest.loops if r.arg.kind == "grid")
@@ -59,10 +59,25 @@ def pipeline_rows(moves: Moves, target: Target) -> None:
         joined = _joined(ahead, inner)
         rows = min(MOST_ROWS, loop_size(grid[-1]), loop_size(*grid) // MANY_BLOCKS)
         if joined and rows >= LEAST_ROWS and _is_long(nest, inner, max(ahead.values()), target):
-            overlap = _Overlap(moves, nest, grid, rows, ahead).apply(joined)
-            moves.root = simplify(moves.root.substitute({nest.node: overlap}))
-            take("row_pipelining")
-            moves.log.append(f"compute rows ahead, in blocks of {rows}")
+            moves.make(PipelineRows(moves.number_of(nest), rows))
+
+
+@dataclass(frozen=True)
+class PipelineRows(Move):
+    """A nest computes rows ahead of the one that it stores, so many `rows` in a block."""
+
+    word = "row_pipelining"
+
+    nest: int
+    rows: int
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        grid = tuple(r for r in nest.loops if r.arg.kind == "grid")
+        ahead = _ahead(nest, grid)
+        joined = _joined(ahead, nest.loops[len(grid) :])
+        overlap = _Overlap(moves, nest, grid, self.rows, ahead).apply(joined)
+        moves.root = simplify(moves.root.substitute({nest.node: overlap}))
 
 
 def _streams(nest: Nest, l3: int) -> bool:

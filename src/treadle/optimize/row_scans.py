@@ -11,19 +11,21 @@ rounded once, however many rows are above it, as lower/wide_scans.py does for al
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from ..dtype import DType, dtypes
-from ..ir.choices import take
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import After, Register, Store, Update
 from ..target import Target
-from .column_strips import FAR, LEAST_STRIP, Strips, strip_size
+from .column_strips import FAR, LEAST_STRIP, Strips, StripSize, strip_size
 from .lane_width import lanes_of
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, reads_of, sequential_loops, stride
+from .records import Loop
 
-__all__ = ["scan_rows"]
+__all__ = ["RowScan", "scan_rows"]
 
 ROWS = 4  # at a time
 MOST_NODES = 256  # what is computed in a row: more leaves no room for several
@@ -49,8 +51,29 @@ def scan_rows(moves: Moves, nest: Nest, target: Target) -> bool:
     )
     if size is None:
         return False
-    _scan(moves, nest, update, row[0], Strips(moves, column, size), dtype)
+    moves.make(RowScan(moves.number_of(nest), Loop.of(column), Loop.of(row[0]), size))
     return True
+
+
+@dataclass(frozen=True)
+class RowScan(Move):
+    """The scan of a nest down a `column` takes several rows at a time. Then it is scheduled."""
+
+    word = "row_scan"
+
+    nest: int
+    column: Loop
+    row: Loop
+    strips: StripSize
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        update = _update_of(nest)
+        if update is None:
+            raise ValueError(f"{self}: the nest is no scan")
+        strips = Strips(moves, moves.range_of(self.column), self.strips)
+        dtype = _dtype_of_totals(update, moves.target)
+        _scan(moves, nest, update, moves.range_of(self.row), strips, dtype)
 
 
 def _update_of(nest: Nest) -> Node | None:
@@ -99,9 +122,7 @@ def _scan(moves: Moves, nest: Nest, update: Node, row: Node, strips: Strips, dty
     strip = () if strips.strip is None else (strips.strip,)
     end = strips.over_columns(effects, (*around, *strip, step))
     moves.root = moves.root.substitute({nest.node: end})
-    name = f"totals of {strips.size.columns} columns r{strips.column.arg.number}"
-    take("row_scan")
-    moves.apply(grid, f"{name}, {ROWS} rows of a scan over r{row.arg.number} at a time")
+    moves.replace_loops(grid)
 
 
 def _rows(

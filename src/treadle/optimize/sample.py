@@ -8,6 +8,7 @@ them, so that they tell whether a schedule is right where the whole would take t
 
 from __future__ import annotations
 
+import itertools
 import math
 
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, replace_ranges
@@ -15,7 +16,6 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import operand
-from .moves import Moves
 
 __all__ = ["sampled"]
 
@@ -24,18 +24,19 @@ FEWEST = 4  # steps that are left of each loop
 
 def sampled(ast: Node, steps: int) -> Node | None:
     """`ast` with so few results that it takes at most `steps` steps; None if there is no way."""
-    around = _loops_around(ast)
-    kept = {r: loop_size(r) for n in ast.toposort() if n.op is Op.END for r in closed_ranges(n)}
+    around, nodes = _loops_around(ast), ast.toposort()
+    kept = {r: loop_size(r) for n in nodes if n.op is Op.END for r in closed_ranges(n)}
     while sum(math.prod(kept.get(r, loop_size(r)) for r in loops) for loops in around) > steps:
         loop = max(kept, key=lambda r: kept[r], default=None)
         if loop is None or kept[loop] <= FEWEST:
             return None
         kept[loop] = max(FEWEST, kept[loop] // 2)
-    moves = Moves(ast)
+    numbers = [n.arg.number for n in nodes if n.op is Op.RANGE]
+    following = itertools.count(max(numbers, default=-1) + 1)
     splits = {}
     for r, count in kept.items():
         if count < loop_size(r):
-            new = moves.loop(count)
+            new = Node.range(count, next(following))
             splits[r] = Split(simplify(new * (loop_size(r) - 1) // (count - 1)), (new,))
     return simplify(replace_ranges(ast, splits)) if splits else ast
 

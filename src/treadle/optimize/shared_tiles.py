@@ -17,9 +17,9 @@ down a column meet different banks.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 from ..ir.args import StageArg
-from ..ir.choices import take
 from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -29,34 +29,53 @@ from ..target import Target, Workgroup
 from .k_tiling import fill_of, is_contiguous, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest
+from .parameters import Parameters
 from .unit_tiles import GroupTile, choose_for_items
 from .warpgroup_units import tile_for_warpgroup_units
 
-__all__ = ["tile_for_workgroups"]
+__all__ = ["ShareTiles", "tile_for_workgroups"]
 
 MIN_WORK = 1 << 15
 
 
-def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
+def tile_for_workgroups(
+    moves: Moves, nest: Nest, target: Target, group: Workgroup, parameters: Parameters
+) -> bool:
     """Tile `nest` if it is matmul-like and large enough; says whether it did."""
-    problem, group = recognise(nest), target.workgroup
-    if problem is None or group is None:
+    problem = recognise(nest)
+    if problem is None:
         return False
     rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
     work = rows * columns * steps * loop_size(*problem.batch)
     if work < MIN_WORK or min(rows, columns, steps) < 4:
         return False
-    if tile_for_warpgroup_units(moves, problem, target):
+    if tile_for_warpgroup_units(moves, nest, problem, target):
         return True
-    if tile_for_matrix_units(moves, problem, target):
+    if tile_for_matrix_units(moves, nest, problem, target):
         return True
-    tile = choose_for_items(problem, group)
+    tile = choose_for_items(problem, group, parameters)
     if tile is None:
         return False
-    _apply(moves, problem, tile, group)
+    moves.make(ShareTiles(moves.number_of(nest), tile))
     return True
+
+
+@dataclass(frozen=True)
+class ShareTiles(Move):
+    """Groups of items compute tiles of a product from shared memory. Then it is scheduled."""
+
+    word = "shared_tiles"
+
+    nest: int
+    tile: GroupTile
+
+    def apply(self, moves: Moves) -> None:
+        problem, group = recognise(moves.nest_of(self.nest)), moves.target.workgroup
+        if problem is None or group is None or self.tile.unit != (1, 1):
+            raise ValueError(f"{self}: the nest is no product that items compute in such tiles")
+        _apply(moves, problem, self.tile, group)
 
 
 def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
@@ -75,8 +94,7 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile, group: Workgro
     of_columns = _parts(tile.each[1], wide, near[1], group.together)
     row = moves.tiled(rows, *of_rows, outer="grid")
     column = moves.tiled(columns, *of_columns, outer="grid")
-    what = f"a group of {high} x {wide} items for each tile"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     _order_items(moves, (_local(row, of_rows), _local(column, of_columns)))
     x, y = (
         _staged(moves, *each, tiled.inner, tile, group.together)
@@ -84,8 +102,6 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile, group: Workgro
     )
     reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
     moves.root = moves.root.substitute({tiled.reduce: reduce})
-    take("shared_tiles")
-    moves.log.append("both operands in shared tiles")
 
 
 Parts = tuple[tuple[int, str], ...]
@@ -109,10 +125,10 @@ def _order_items(
 ) -> None:
     """Subgroups along rows, then columns, then the items of one likewise."""
     order = tuple(r for each in zip(*local, strict=True) for loops in each for r in loops)
-    nest = next(n for n in moves.nests() if set(order) <= set(n.loops))
+    nest = moves.nest_with(*order)
     groups = tuple(r for r in nest.loops if r.arg.kind == "grid")
     rest = tuple(r for r in nest.loops if r not in order and r not in groups)
-    moves.reorder(nest, (*groups, *order, *rest))
+    moves.order_loops(nest, (*groups, *order, *rest))
 
 
 def _staged(

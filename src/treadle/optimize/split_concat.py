@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 
 from ..dtype import dtypes
-from ..ir.choices import take
 from ..ir.loops import TRUE, Split, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -36,8 +35,6 @@ def split_concat(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | 
         return None
     outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
     lane = moves.loop(lanes, "vector")
-    take("split_concat")
-    moves.log.append(f"{pieces} pieces of r{vector.arg.number} side by side")
     return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
 
 
@@ -48,8 +45,6 @@ def split_concat_rows(moves: Moves, nest: Nest, loop: Node) -> Split | None:
     if pieces == 1 or length < FEW_ROWS:
         return None
     row, piece = moves.loop(length), moves.loop(pieces, "unroll")
-    take("split_concat_rows")
-    moves.log.append(f"rows of {pieces} pieces of r{loop.arg.number} side by side")
     return Split(simplify(piece * length + row), (row, piece), TRUE)
 
 

@@ -6,11 +6,11 @@ image = a @ b  ->  r = 4 * texel + vector(4); the texels become items, or slices
 from __future__ import annotations
 
 from ..errors import InternalError
-from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.op import Op
 from ..ir.views import Store
 from ..target import Target
+from .loop_moves import reorder, replace_loops
 from .moves import Moves
 from .nest import Nest, stride
 
@@ -34,7 +34,7 @@ def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
     if along is None or loop_size(along) % TEXEL:
         raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
     order = (*(r for r in nest.loops if r is not along), along)
-    moves.reorder(nest, order)
+    reorder(moves, nest, order)
     texels = loop_size(along) // TEXEL
     if target.workgroup is not None:
         inner, kind = min(target.workgroup.items, texels), "local"
@@ -46,5 +46,4 @@ def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
     for r in order[:-1]:
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
-    take("texel_groups")
-    moves.apply(splits, f"texels in groups of {inner}")
+    replace_loops(moves, splits, "texel_groups")

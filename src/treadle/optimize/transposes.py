@@ -7,13 +7,13 @@ Read in the order of the output, each element would come from a line of its own.
 
 from __future__ import annotations
 
-from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load
 from ..target import Target
 from .lane_width import lanes_of
+from .loop_moves import reorder, replace_loops
 from .moves import Moves
 from .nest import Nest, sequential_loops, stride
 
@@ -36,9 +36,8 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
     squares = min(BLOCK, -(-loop_size(read) // lanes))
     splits[read] = moves.tiled(loop_size(read), (squares, "loop"), (lanes, "unroll"), outer="grid")
     splits[written] = moves.tiled(loop_size(written), (lanes, "vector"))
-    moves.reorder(nest, (*others, read, written))
-    take("square_transpose")
-    moves.apply(splits, f"transpose squares of {lanes}")
+    reorder(moves, nest, (*others, read, written))
+    replace_loops(moves, splits, of={written: ("square_transpose",)})
     return True
 
 

@@ -14,9 +14,9 @@ the elements of its own, and may win for the whole block.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.choices import take
 from ..ir.key_value import goes_on, joined, place_of, split
 from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node, alu
@@ -24,10 +24,11 @@ from ..ir.op import Op
 from ..ir.views import Reduce
 from ..target import Target
 from .column_reduction import BLOCK, is_down_columns
-from .moves import Moves
+from .moves import Move, Moves
 from .nest import Nest, reads_of, sequential_loops, stride
+from .records import Reduction
 
-__all__ = ["two_level_argmax"]
+__all__ = ["TwoLevelArgmax", "two_level_argmax"]
 
 # With fewer blocks, looking through one of them takes longer than it saves: down a column, elements
 # of neighbouring results are in blocks of their own, and read one by one.
@@ -41,11 +42,24 @@ def two_level_argmax(moves: Moves, target: Target) -> None:
     while (found := next(_candidates(moves, target, seen), None)) is not None:
         reduce, lanes = found
         seen.add(reduce)
-        place = _in_blocks(moves, reduce, lanes, seen)
+        seen.update(moves.make(TwoLevelArgmax(moves.name_of(reduce), lanes)))
+
+
+@dataclass(frozen=True)
+class TwoLevelArgmax(Move):
+    """The place of an extreme is looked for in the block that won; vectors have `lanes`."""
+
+    word = "two_level_argmax"
+
+    reduction: Reduction
+    lanes: int
+
+    def apply(self, moves: Moves) -> set[Node]:
+        """Returns the new reductions."""
+        reduce, made = moves.reduce_of(self.reduction), set[Node]()
+        place = _in_blocks(moves, reduce, self.lanes, made)
         moves.root = moves.root.substitute({reduce: place})
-        (loop,) = closed_ranges(reduce)
-        take("two_level_argmax")
-        moves.log.append(f"find the block of {BLOCK * lanes} steps of r{loop.arg.number} first")
+        return made
 
 
 def _candidates(moves: Moves, target: Target, seen: set[Node]) -> Iterator[tuple[Node, int]]:
@@ -84,8 +98,8 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
     return min(target.lanes(dtypes.uint32), target.max_lanes) if along else 0
 
 
-def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
-    """What `reduce` gives, the new reductions being `seen`."""
+def _in_blocks(moves: Moves, reduce: Node, lanes: int, made: set[Node]) -> Node:
+    """What `reduce` gives; the new reductions are added to `made`."""
     whole, (loop,), arg = Reduce.of(reduce)
     halves, op = split(whole), arg.op
     assert halves is not None  # it is in order
@@ -105,11 +119,11 @@ def _in_blocks(moves: Moves, reduce: Node, lanes: int, seen: set[Node]) -> Node:
     first = first if op is Op.MIN else (blocks - 1) - first
     row, lane, within = _within(moves, lanes)
     result = Reduce(at(whole, first * size + within), (row, *lane), arg).node()
-    seen.update((most, best, result))
+    made.update((most, best, result))
     if rest:
         last = moves.loop(rest, "unroll" if lanes == 1 else "loop")
         end = Reduce(at(whole, last + blocks * size), (last,), arg).node()
-        seen.add(end)
+        made.add(end)
         result = alu(op, result, end)
     return result
 

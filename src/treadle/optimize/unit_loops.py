@@ -65,11 +65,11 @@ def order_items(moves: Moves, row: Split, items: tuple[Node, ...]) -> None:
     Groups go down the tiles of a band, the last of the rows' loops over groups, before they go on
     to the next column of tiles: those that run at a time read fewer lines of x and y in all.
     """
-    nest = next(n for n in moves.nests() if set(items) <= set(n.loops))
+    nest = moves.nest_with(*items)
     band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
     groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
     rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.reorder(nest, (*groups, *items, *rest))
+    moves.order_loops(nest, (*groups, *items, *rest))
 
 
 def number_in(digits: tuple[Digit, ...], values: tuple[Node, ...]) -> Node:

@@ -4,8 +4,8 @@
     each      units that a worker has (a subgroup, a warpgroup, an item), one by one in registers
     workers   of a workgroup
 
-choose_for_unit(problem, unit, target)  ->  GroupTile, or None if the product is too small
-choose_for_items(problem, group)        ->  likewise for items without a unit
+choose_for_unit(problem, unit, target)         ->  GroupTile, or None for too small a product
+choose_for_items(problem, group, parameters)   ->  likewise for items without a unit
 
 Why warpgroups have the tiles that they have is on the page docs/design/nvidia.md.
 """
@@ -13,14 +13,17 @@ Why warpgroups have the tiles that they have is on the page docs/design/nvidia.m
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..ir.loops import loop_size
 from ..target import MatrixUnit, SwizzledRows, Target, Workgroup
 from .fragments import most_bytes
 from .matmul_problem import MatmulProblem
+from .parameters import Parameters
+from .records import Record
 
-__all__ = ["GroupTile", "choose_for_items", "choose_for_unit"]
+__all__ = ["GroupTile", "choose_for_items", "choose_for_unit", "tiles_near"]
 
 Pair = tuple[int, int]  # along rows and along columns
 
@@ -46,8 +49,10 @@ MOST_BUFFERS_OF_ITEMS = 3
 
 
 @dataclass(frozen=True)
-class GroupTile:
+class GroupTile(Record):
     """What a workgroup computes, in slices of `depth` steps, `buffers` of which are in memory."""
+
+    word = "group_tile"
 
     unit: Pair
     each: Pair
@@ -69,10 +74,22 @@ class GroupTile:
         tiles = math.ceil(rows / self.rows) * math.ceil(columns / self.columns)
         return loop_size(*problem.batch) * tiles
 
+    def is_for(self, unit: MatrixUnit) -> bool:
+        """Whether it is made of what a unit computes at once."""
+        if unit.memory is None:
+            return self.unit == (unit.rows, unit.columns)
+        rows, columns = self.unit
+        is_one = self.each == (1, 1) and self.workers[1] == 1
+        return is_one and rows == unit.rows and columns <= unit.columns
+
+    def with_each(self, axis: int, count: int) -> GroupTile:
+        """The tile whose workers have `count` units along an axis."""
+        rows, columns = self.each
+        return replace(self, each=(count, columns) if axis == 0 else (rows, count))
+
     def halved(self, axis: int) -> GroupTile:
         """The tile whose workers have half as much along an axis."""
-        rows, columns = self.each
-        return replace(self, each=(rows // 2, columns) if axis == 0 else (rows, columns // 2))
+        return self.with_each(axis, self.each[axis] // 2)
 
 
 def _sizes(problem: MatmulProblem) -> tuple[int, int, int]:
@@ -111,6 +128,19 @@ def _largest(problem: MatmulProblem, unit: MatrixUnit, group: Workgroup) -> Grou
     return replace(tile, buffers=min(buffers, math.ceil(steps / depth)))
 
 
+def tiles_near(tile: GroupTile) -> Iterator[GroupTile]:
+    """Tiles of subgroups with half and twice as many rows, or columns, or slices in memory."""
+    for axis in (0, 1):
+        for count in _half_and_twice(tile.each[axis], MOST):
+            yield tile.with_each(axis, count)
+    for buffers in _half_and_twice(tile.buffers, MOST_BUFFERS):
+        yield replace(tile, buffers=buffers)
+
+
+def _half_and_twice(now: int, most: int) -> list[int]:
+    return [count for count in (now // 2, now * 2) if 1 <= count <= most]
+
+
 def _quickest(
     problem: MatmulProblem, unit: MatrixUnit, memory: SwizzledRows, group: Workgroup
 ) -> GroupTile:
@@ -132,21 +162,16 @@ def _quickest(
     return replace(tile, buffers=buffers)
 
 
-def choose_for_items(problem: MatmulProblem, group: Workgroup) -> GroupTile | None:
-    """The largest square-like tile that the output fills, often enough, and shared memory holds."""
-    *sizes, steps = _sizes(problem)
-    items = min(group.items, 256)
-    wide = 1 << ((items.bit_length() - 1 + 1) // 2)
+def choose_for_items(
+    problem: MatmulProblem, group: Workgroup, parameters: Parameters
+) -> GroupTile | None:
+    """The largest square-like tile that the output fills, often enough, and shared memory holds.
+
+    So many rows and columns of an item, and steps of a slice, as `parameters` say, if they do.
+    """
+    tile = _tile_of_items(problem, group, parameters)
+    steps = loop_size(*problem.steps)
     itemsize = problem.reduce.dtype.itemsize
-    # Sixteen results of eight bytes take as many registers as thirty-two of four.
-    each = min(group.tile, max(SMALL, group.tile * 4 // itemsize))
-    depth = min(DEPTH, 1 << (steps.bit_length() - 1))
-    tile = GroupTile((1, 1), (each, each), (items // wide, wide), depth)
-    for axis, size in enumerate(sizes):
-        while tile.each[axis] > 1 and (tile.rows, tile.columns)[axis] > size:
-            tile = tile.halved(axis)
-    while tile.groups(problem) < group.busy and max(tile.each) > SMALL:
-        tile = tile.halved(0 if tile.each[0] > tile.each[1] else 1)
     padding = 2 * group.together
     for _ in range(4):
         held = tile.depth * (tile.rows + tile.columns + padding) * itemsize
@@ -157,3 +182,23 @@ def choose_for_items(problem: MatmulProblem, group: Workgroup) -> GroupTile | No
             return replace(tile, buffers=buffers)
         tile = replace(tile, depth=max(1, tile.depth // 2))
     return None
+
+
+def _tile_of_items(problem: MatmulProblem, group: Workgroup, parameters: Parameters) -> GroupTile:
+    """The tile whose slices are as deep as they may be, if shared memory holds them."""
+    *sizes, steps = _sizes(problem)
+    items = min(group.items, 256)
+    wide = 1 << ((items.bit_length() - 1 + 1) // 2)
+    itemsize = problem.reduce.dtype.itemsize
+    # Sixteen results of eight bytes take as many registers as thirty-two of four.
+    each = min(group.tile, max(SMALL, group.tile * 4 // itemsize))
+    depth = min(parameters.depth or DEPTH, 1 << (steps.bit_length() - 1))
+    tile = GroupTile((1, 1), (each, each), (items // wide, wide), depth)
+    if parameters.tile is not None:
+        return replace(tile, each=parameters.tile)
+    for axis, size in enumerate(sizes):
+        while tile.each[axis] > 1 and (tile.rows, tile.columns)[axis] > size:
+            tile = tile.halved(axis)
+    while tile.groups(problem) < group.busy and max(tile.each) > SMALL:
+        tile = tile.halved(0 if tile.each[0] > tile.each[1] else 1)
+    return tile

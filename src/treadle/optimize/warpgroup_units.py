@@ -44,7 +44,7 @@ Sums are 128 registers of each item, which is why a producer leaves it some of i
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
@@ -53,31 +53,65 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Digit, Fragment, MatrixUnit, Target
 from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem
+from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import narrowed, unit_for
-from .moves import Moves
-from .nest import stride
+from .moves import Move, Moves
+from .nest import Nest, stride
 from .packed_operands import packed
 from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
 from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
 from .unit_tiles import GroupTile, choose_for_unit
 
-__all__ = ["tile_for_warpgroup_units"]
+__all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
 
 WARPS, ITEMS = 4, 128  # of a warpgroup
 BAND = 8  # tiles of rows
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
 
 
-def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Target) -> bool:
-    """Put a problem on units of warpgroups if the target has them; says whether it did."""
+def tile_for_warpgroup_units(
+    moves: Moves, nest: Nest, problem: MatmulProblem, target: Target
+) -> bool:
+    """Put the problem of a nest on units of warpgroups if there are any; says whether it did."""
     unit = unit_for(problem, target.warpgroup_units)
-    if unit is None or choose_for_unit(problem, unit, target) is None:
+    if unit is None:
         return False
-    problem, tensors = _arranged(moves, problem, unit)
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    is_swapped = _is_better_swapped(problem, unit)
+    problem = problem.swapped() if is_swapped else problem
     tile = choose_for_unit(problem, unit, target)
-    assert tile is not None  # nor is it with rows for columns
+    if tile is None:
+        return False
+    moves.make(TileForWarpgroups(moves.number_of(nest), tile, is_swapped))
+    return True
+
+
+@dataclass(frozen=True)
+class TileForWarpgroups(Move):
+    """The units of warpgroups compute tiles of a product. Then it is scheduled."""
+
+    word = "warpgroup_units"
+
+    nest: int
+    tile: GroupTile
+    is_swapped: bool = False
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        return (self.word, "swapped_matmul") if self.is_swapped else (self.word,)
+
+    def apply(self, moves: Moves) -> None:
+        problem = recognise(moves.nest_of(self.nest))
+        unit = problem and unit_for(problem, moves.target.warpgroup_units)
+        if problem is None or unit is None or not self.tile.is_for(unit):
+            raise ValueError(
+                f"{self}: the nest is no product that warpgroups compute in such tiles"
+            )
+        _apply(moves, problem.swapped() if self.is_swapped else problem, unit, self.tile)
+
+
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    tensors = _tensors_if_enough(problem, unit)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
     along_rows = _is_along(moves, problem.rows)
     out = _results(tile, unit, is_held)
@@ -86,47 +120,36 @@ def tile_for_warpgroup_units(moves: Moves, problem: MatmulProblem, target: Targe
     of_columns = extents(out, 1, "unroll" if along_rows else "vector")
     row = moves.tiled(rows, band, *of_rows, outer="grid")
     column = moves.tiled(columns, *of_columns, outer="grid")
-    what = f"{tile.workers[0]} warpgroups for each {tile.rows} x {tile.columns}"
-    tiled = tile_product(moves, problem, row, column, tile.depth, what)
+    tiled = tile_product(moves, problem, row, column, tile.depth)
     loops = unit_loops(row, column, out)
     order_items(moves, row, loops.lane[::-1])
     x, y = _operands(moves, tiled, (row, column), tensors, unit, tile)
     total = _product(tiled, loops, out, x, y, unit, is_held)
     moves.root = moves.root.substitute({tiled.reduce: total})
-    take("warpgroup_units")
-    moves.log.append(f"{unit.rows} x {tile.columns} products on units of warpgroups")
-    return True
 
 
 Tensors = tuple[SourceTensor, SourceTensor]
 
 
-def _arranged(
-    moves: Moves, problem: MatmulProblem, unit: MatrixUnit
-) -> tuple[MatmulProblem, Tensors | None]:
-    """The problem as units take it best, maybe with its rows as columns, and both as tensors.
+def _is_better_swapped(problem: MatmulProblem, unit: MatrixUnit) -> bool:
+    """Whether units take the problem best with its rows as columns.
 
     What has to be held has to be x: units take words of one factor. Of two such factors the one
-    that is less is packed, and so is what does not fit. There are no tensors where that costs more
-    than it spares.
+    that is less is packed, and so is what does not fit.
     """
     tensors = _tensors(problem, unit)
     if tensors is None:
-        return problem, None
+        return False
     x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    if y_held and (rows < columns or not x_held):
-        take("swapped_matmul")
-        moves.log.append("swap rows and columns")
-        x, y = problem.y, problem.x
-        problem = replace(problem, x=x, y=y, rows=problem.columns, columns=problem.rows)
-        return problem, _if_enough((tensors[1], tensors[0]), columns, rows)
-    return problem, _if_enough(tensors, rows, columns)
+    return y_held and (loop_size(*problem.rows) < loop_size(*problem.columns) or not x_held)
 
 
-def _if_enough(tensors: Tensors, rows: int, columns: int) -> Tensors | None:
+def _tensors_if_enough(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
     """Both, unless one is to be packed and multiplied with few lines of the other then."""
-    x, y = tensors
+    tensors = _tensors(problem, unit)
+    if tensors is None:
+        return None
+    (x, y), rows, columns = tensors, loop_size(*problem.rows), loop_size(*problem.columns)
     x_pays, y_pays = x.fits or columns >= ENOUGH, _is_taken(y) or rows >= ENOUGH
     return tensors if x_pays and y_pays else None
 
@@ -144,7 +167,7 @@ def _tensors(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
 
 def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     """Whether results that are neighbours in memory are so in these loops."""
-    nest = next(n for n in moves.nests() if set(loops) <= set(n.loops))
+    nest = moves.nest_with(*loops)
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
@@ -176,13 +199,13 @@ def _operands(
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
+    items = tile.workers[0] * ITEMS
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
-        x = x if x.fits else packed(moves, x, tile.workers[0] * ITEMS)
-        y = y if _is_taken(y) else packed(moves, y, tile.workers[0] * ITEMS)
+        x = x if x.fits else packed(moves, x, items)
+        y = y if _is_taken(y) else packed(moves, y, items)
         take("bulk_copies")
-        moves.log.append(f"bulk copies into {buffers} buffers")
         return (
             bulk(moves, x, row, tiled, tile.depth, buffers),
             bulk(moves, y, column, tiled, tile.depth, buffers),
@@ -191,8 +214,8 @@ def _operands(
     assert taken[0] is not None
     assert taken[1] is not None  # masks do not change that
     return (
-        stored(moves, taken[0], row, tiled.inner, tile.depth, tile.workers[0] * ITEMS, buffers),
-        stored(moves, taken[1], column, tiled.inner, tile.depth, tile.workers[0] * ITEMS, buffers),
+        stored(moves, taken[0], row, tiled.inner, tile.depth, items, buffers),
+        stored(moves, taken[1], column, tiled.inner, tile.depth, items, buffers),
     )
 
 

@@ -216,7 +216,6 @@ def keep_image(
         fill[column] = moves.tiled(loop_size(column), (lanes, "unroll"))
     stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
     take("window_image")
-    moves.log.append("keep the image (grid)")
     places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
     return simplify(stage.substitute(places))
 

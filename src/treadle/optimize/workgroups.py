@@ -10,14 +10,19 @@ knows what device it is for.
 
 from __future__ import annotations
 
-from ..ir.choices import take
+from dataclasses import replace
+
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce
 from ..target import Target, Workgroup
+from .loop_moves import reorder, replace_loops
 from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
+from .parameters import Parameters
+from .records import Loop
+from .reduction_moves import ShareReduction
 from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
@@ -26,10 +31,10 @@ MIN_GROUPED = 32  # a reduction shorter than this is left to one item
 MANY_RESULTS = 1 << 14  # with so many results there is work enough without sharing reductions
 
 
-def schedule_workgroups(moves: Moves, target: Target) -> None:
+def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Map every nest of the kernel to workgroups."""
-    group = target.workgroup
-    assert group is not None
+    assert target.workgroup is not None
+    group = replace(target.workgroup, items=parameters.items or target.workgroup.items)
     done: set[Node] = set()
     scalar_done = False
     while True:
@@ -39,7 +44,8 @@ def schedule_workgroups(moves: Moves, target: Target) -> None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not tile_for_workgroups(moves, nest, target):
+        is_tiled = parameters.is_tiled
+        if not (is_tiled and tile_for_workgroups(moves, nest, target, group, parameters)):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
@@ -116,12 +122,11 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
     rest = tuple(r for r in nest.loops if r not in rows)
     longest = max(loop_size(r) for n in nest.reduces() for r in closed_ranges(n))
     items = min(group.items, _power_below(longest))
-    moves.reorder(nest, (*rows, *rest))
+    reorder(moves, nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
     if rest:
         splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (items, "local"))
-    take("workgroup_rows")
-    moves.apply(splits, f"a group of {items} items for each of {len(rows)} loops' steps")
+    replace_loops(moves, splits, "workgroup_rows")
     made = frozenset(r for split in splits.values() for r in split.ranges)
     grid = frozenset(r for r in made if r.arg.kind == "grid")
     shared: set[Node] = set()
@@ -132,7 +137,8 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         reduce, loop = found
         mine = min(items, _power_below(loop_size(loop)))
         subgroup = group.subgroup if _is_for_subgroups(reduce) else None
-        shared.update(moves.share_reduction(reduce, loop, mine, subgroup))
+        move = ShareReduction(moves.name_of(reduce), Loop.of(loop), mine, subgroup)
+        shared.update(moves.make(move))
 
 
 def _is_for_subgroups(reduce: Node) -> bool:
@@ -164,12 +170,11 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
     if not free:
         return
     if any(n.op is Op.TICKET for n in nest.nodes()):  # a group's counters serve one item
-        take("workgroup_counters")
-        moves.apply({r: _whole(moves, r, "grid") for r in free}, "a group of one item each")
+        replace_loops(moves, {r: _whole(moves, r, "grid") for r in free}, "workgroup_counters")
         return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     order = (*(r for r in free if r is not best), best, *ordered)
-    moves.reorder(nest, order)
+    reorder(moves, nest, order)
     lanes = _lanes(nest, best, target)
     left = min(group.items, _power_above(loop_size(*free) // lanes))
     splits: dict[Node, Split] = {}
@@ -178,11 +183,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
         count = min(left, _power_above(-(-loop_size(r) // width)))
         left //= count
         splits[r] = moves.tiled(loop_size(r), (count, "local"), (width, "vector"), outer="grid")
-    items = loop_size(
-        *(r for split in splits.values() for r in split.ranges if r.arg.kind == "local")
-    )
-    take("workgroup_elements")
-    moves.apply(splits, f"groups of {items} items, {lanes} results each")
+    replace_loops(moves, splits, of={best: ("workgroup_elements",)})
 
 
 def _lanes(nest: Nest, loop: Node, target: Target) -> int:

@@ -123,7 +123,7 @@ class Exporter:
         self._library = _immortal(load_object(code, DLPACK_SYMBOLS, interpreter_addresses()))
 
     def capsule(
-        self, array: np.ndarray[Any, Any], dtype: DType, device: tuple[int, int], *,
+        self, array: np.ndarray, dtype: DType, device: tuple[int, int], *,
         versioned: bool, flags: int,
     ) -> Any:  # fmt: skip
         """A capsule of `array`'s memory, which lives as long as anybody needs it."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import os
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.runtime.pool_ir import MAX_WORKERS, POOL_BYTES, POOL_FIELDS, POOL_SYMBOLS, pool_ir
 
@@ -51,7 +51,7 @@ class WorkerPool:
         self._workers, self._spin_ns = min(max(workers, 0), MAX_WORKERS), spin_ns
         self._words = _aligned_words(POOL_BYTES // 8)
         self.address = ctypes.addressof(self._words)
-        self.replay: Callable[[int], Any] = _Replay(self._library.address("treadle_replay"))
+        self.replay: Callable[[int], object] = _Replay(self._library.address("treadle_replay"))
         self._reset()
         stop = _Stop(self._library.address("treadle_pool_stop"))
         # Runs when the pool is collected and at exit. It holds the code and the memory that the

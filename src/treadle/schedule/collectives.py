@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce as fold
-from typing import Any
 
 from ..dtype import dtypes
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.shape import size_product
+from ..ir.shape import Shape, size_product
 
 __all__ = [
     "Piece", "all_gather", "all_reduce", "copy_to", "cut", "expanded", "joined", "padded",
@@ -46,7 +45,7 @@ def copy_to(node: Node, device: str) -> Node:
     return Node(Op.COPY, node.dtype, (node,), device)
 
 
-def reshaped(node: Node, shape: tuple[Any, ...]) -> Node:
+def reshaped(node: Node, shape: Shape) -> Node:
     """The same elements in another shape."""
     return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
@@ -67,7 +66,7 @@ def padded(node: Node, axis: int, before: int, after: int) -> Node:
     return Node(Op.PAD, node.dtype, (node,), arg)
 
 
-def expanded(node: Node, shape: tuple[Any, ...]) -> Node:
+def expanded(node: Node, shape: Shape) -> Node:
     """With its axes of size 1 repeated."""
     return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), shape)
 

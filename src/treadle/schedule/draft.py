@@ -17,6 +17,7 @@ from ..ir.op import Op
 from ..ir.versions import view_base
 from ..ir.views import Gather
 from ..target import Target
+from .compared import compared_with_extremes
 from .fuse import decide
 from .kernel import Kernel
 from .local_intermediates import Keeping
@@ -53,7 +54,7 @@ class Draft:
     @cached_property
     def forced(self) -> dict[Node, str]:
         """Why nodes are stored, whatever the rules of fusion say."""
-        return _indexed(self.nodes) | self.asked
+        return compared_with_extremes(self.nodes) | _indexed(self.nodes) | self.asked
 
     @cached_property
     def plan(self) -> Plan:

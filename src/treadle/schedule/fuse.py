@@ -17,7 +17,6 @@ memory.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ..dtype import dtypes
 from ..ir.node import Node
@@ -61,7 +60,7 @@ def decide(
     plan = Plan(joined=joined or {})
     order = Node.sink(outputs).toposort()
     weights = weigh(order)
-    demands: dict[Node, dict[tuple[Any, ...], Demand]] = {}
+    demands: dict[Node, dict[tuple[object, ...], Demand]] = {}
     wanted = set(outputs)
     for node in reversed(order):
         if node.op is Op.SINK or node.op in LEAVES:
@@ -160,7 +159,7 @@ def _in_each_kernel(
 
 
 def _start_group(
-    plan: Plan, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+    plan: Plan, node: Node, demands: dict[Node, dict[tuple[object, ...], Demand]]
 ) -> None:
     shape = operand(node).shape if node.op in (Op.ASSIGN, Op.DISTRIBUTE) else node.shape
     host = plan.groups.get(plan.joined.get(node, node))
@@ -191,7 +190,7 @@ def _start_group(
 
 
 def _demand_scatter(
-    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[object, ...], Demand]]
 ) -> None:
     base, where, values = node.src
     _add(demands, base, Demand(group, group.ranges, group))
@@ -203,7 +202,7 @@ def _demand_scatter(
 
 
 def _demand_distribute(
-    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+    plan: Plan, group: Group, node: Node, demands: dict[Node, dict[tuple[object, ...], Demand]]
 ) -> None:
     values, bins, starts = node.src
     bin = group.fresh_range(starts.shape[1])
@@ -213,7 +212,7 @@ def _demand_distribute(
     _add(demands, starts, Demand(group, (group.ranges[0], bin), group, (bin,)))
 
 
-def _add(demands: dict[Node, dict[tuple[Any, ...], Demand]], node: Node, demand: Demand) -> None:
+def _add(demands: dict[Node, dict[tuple[object, ...], Demand]], node: Node, demand: Demand) -> None:
     if node.op in LEAVES:
         return
     key = (demand.group, demand.index)
@@ -238,7 +237,7 @@ def _inline(
     plan: Plan,
     node: Node,
     demand: Demand,
-    demands: dict[Node, dict[tuple[Any, ...], Demand]],
+    demands: dict[Node, dict[tuple[object, ...], Demand]],
 ) -> None:
     group, index = demand.group, demand.index
     if node.op in ALU or node.op in SAME:
@@ -260,7 +259,7 @@ def _inline(
 
 
 def _inline_reduce(
-    plan: Plan, node: Node, demand: Demand, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+    plan: Plan, node: Node, demand: Demand, demands: dict[Node, dict[tuple[object, ...], Demand]]
 ) -> None:
     group, index = demand.group, demand.index
     loops = plan.ranges_of_reduce(group, node, index)
@@ -299,7 +298,7 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
 
 
 def _inline_gather(
-    node: Node, demand: Demand, demands: dict[Node, dict[tuple[Any, ...], Demand]]
+    node: Node, demand: Demand, demands: dict[Node, dict[tuple[object, ...], Demand]]
 ) -> None:
     source, where = node.src
     places = places_index(node, demand.index)

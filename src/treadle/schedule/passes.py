@@ -22,7 +22,7 @@ from .kernel_choices import with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
 from .output_reductions import join_output_reductions
-from .prepare import fold_empty_loops, own_memory, without_checks
+from .prepare import fold_empty_loops, own_memory, without_marks
 from .revisions import (
     bind_fewer_buffers,
     join_kernels,
@@ -37,8 +37,8 @@ from .sorts import expand_sorts
 __all__ = ["schedule"]
 
 PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
-    # The engine looks at indices by graphs of its own.
-    without_checks,
+    # The engine looks at indices by graphs of its own, and gradients are graphs by now.
+    without_marks,
     # Kernels loop at least once, so what loops never goes first.
     fold_empty_loops,
     # Sorts become scans, scatters and distributions, which have kernels.

@@ -6,7 +6,6 @@ fuse.py decides; ranges.py turns the outcome into loops.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
@@ -79,7 +78,7 @@ class Group(Home):
         """Those of `ranges` that are loops."""
         return tuple(r for r in self.ranges if r.op is Op.RANGE)
 
-    def fresh_range(self, size: Any) -> Node:
+    def fresh_range(self, size: int | Node) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
         if size == 1 or (isinstance(size, Node) and size.value == 1):
             return Node.index(0)

@@ -1,21 +1,25 @@
-"""Graphs made ready to be scheduled: no checks, no empty loops, every output a computation."""
+"""Graphs made ready to be scheduled: no marks, no empty loops, every output a computation."""
 
 from __future__ import annotations
 
 from ..ir.loops import identity
-from ..ir.node import Node, substitute
+from ..ir.node import Node, without
 from ..ir.op import Op
 from ..ir.views import Scatter, operand
 from ..target import Target
 from .plan import LEAVES
 
-__all__ = ["fold_empty_loops", "own_memory", "without_checks"]
+__all__ = ["fold_empty_loops", "own_memory", "without_marks"]
 
 
-def without_checks(nodes: list[Node], target: Target | None) -> list[Node]:
-    """Indices without their bounds."""
-    checked = {n: operand(n) for n in Node.sink(nodes).toposort() if n.op is Op.CHECKED}
-    return list(substitute(tuple(nodes), checked)) if checked else nodes
+def without_marks(nodes: list[Node], target: Target | None) -> list[Node]:
+    """Indices without their bounds, and values that gradients do not pass as all others.
+
+    An output that is one stays, as a copy: what it is of may be memory.
+    """
+    bare = without(tuple(nodes), (Op.CHECKED, Op.DETACH))
+    pairs = zip(nodes, bare, strict=True)
+    return [n.replace(src=(value,)) if n.op is Op.DETACH else value for n, value in pairs]
 
 
 def fold_empty_loops(nodes: list[Node], target: Target | None) -> list[Node]:

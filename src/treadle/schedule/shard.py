@@ -14,6 +14,7 @@ on pieces is first gathered.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -21,6 +22,7 @@ from ..errors import DeviceError
 from ..ir.args import ShardArg
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
+from ..ir.shape import Shape
 from ..ir.views import operand, places_of
 from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
 
@@ -79,7 +81,7 @@ class Spread:
         """The MULTI that stands for it."""
         return Node(Op.MULTI, self.parts[0].dtype, self.parts, self.arg)
 
-    def map(self, change: Any, axis: int | None) -> Spread:
+    def map(self, change: Callable[[Node, int], Node], axis: int | None) -> Spread:
         """Every part changed by `change(part, its number)`; `axis` is the split one then."""
         parts = tuple(change(part, number) for number, part in enumerate(self.parts))
         return Spread(parts, ShardArg(self.arg.devices, axis))
@@ -268,7 +270,7 @@ def _reshape(node: Node, src: list[Value]) -> Spread | None:
 
 
 def _axis_after(
-    old: tuple[Any, ...], axis: int, sizes: list[int], new: tuple[Any, ...]
+    old: Shape, axis: int, sizes: list[int], new: Shape
 ) -> tuple[int, list[int]] | None:
     """The axis of `new` that has the split one as its leading factor, and its pieces' sizes."""
     if 0 in new:

@@ -11,11 +11,11 @@ inf * 0, or of an angle that is none, the part is given apart.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import complex_of, finfo
 from .complexes import Complexes
-from .operands import is_scalar, weak_dtype
+from .operands import Operand, is_scalar, weak_dtype
 
 __all__ = ["Analytic"]
 
@@ -214,23 +214,22 @@ class Analytic(Complexes):
     def _times_i(self) -> Self:
         return self.imag.neg().complex(self.real)
 
-    def pow(self, x: Any, reverse: Any = False) -> Self:
+    def pow(self, x: Operand, reverse: bool = False) -> Self:
         """`self ** x`, elementwise; shapes broadcast, dtypes promote; bools give int32.
 
         Integers to an integer power stay integers and wrap. Of complex numbers the principal value.
         Raises ShapeError, and DTypeError for a negative integer power of integers.
         """
         x = self._operand("pow", x)
-        number = is_scalar(x)
-        theirs = isinstance(x, complex) if number else x.dtype.is_complex
+        theirs = isinstance(x, complex) if is_scalar(x) else x.dtype.is_complex
         if not (self.dtype.is_complex or theirs):
             return super().pow(x, reverse)
-        if number and not reverse and not theirs:
+        if is_scalar(x) and not isinstance(x, complex) and not reverse:
             if x == 0.5:
                 return self.sqrt()
             if abs(x) <= _LARGEST_POWER and x == int(x):
                 return self._whole_power(int(x))
-        if number:
+        if is_scalar(x):
             x = self.cast(weak_dtype(x, self.dtype))._filled(x)
         return x._principal_power(self) if reverse else self._principal_power(x)
 

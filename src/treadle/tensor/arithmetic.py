@@ -8,14 +8,15 @@ x.addmm(a, b), x.baddbmm(a, b)           -> x + a @ b, one kernel
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import DType, dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
 from .assembling import Assembling
-from .operands import is_scalar
+from .operands import Operand, is_scalar
 from .shapes import broadcast_shapes
 from .special import INTEGERS
+from .types import Scalar
 
 __all__ = ["Arithmetic"]
 
@@ -30,7 +31,7 @@ class Arithmetic(Assembling):
 
     # -- of two elements ----------------------------------------------------------------------
 
-    def float_power(self, exponent: Any) -> Self:
+    def float_power(self, exponent: Operand) -> Self:
         """self ** exponent, elementwise, computed in float64 (complex128 for complex numbers).
 
         Shapes broadcast. Raises ShapeError.
@@ -40,7 +41,7 @@ class Arithmetic(Assembling):
         wide = dtypes.complex128 if is_complex else dtypes.float64
         return self.cast(wide).pow(power.cast(wide))
 
-    def fmax(self, other: Any) -> Self:
+    def fmax(self, other: Operand) -> Self:
         """The larger of two elements; a NaN gives way to a number, unlike in `maximum`.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
@@ -48,7 +49,7 @@ class Arithmetic(Assembling):
         other = self._as_tensor("fmax", other)
         return self.ge(other).bitwise_or(other.ne(other)).where(self, other)
 
-    def fmin(self, other: Any) -> Self:
+    def fmin(self, other: Operand) -> Self:
         """The smaller of two elements; a NaN gives way to a number, unlike in `minimum`.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
@@ -56,7 +57,7 @@ class Arithmetic(Assembling):
         other = self._as_tensor("fmin", other)
         return self.le(other).bitwise_or(other.ne(other)).where(self, other)
 
-    def gcd(self, other: Any) -> Self:
+    def gcd(self, other: Operand) -> Self:
         """The greatest common divisor of integers, elementwise, at least 0; of 0 and 0 it is 0.
 
         Shapes broadcast, dtypes promote. Euclid's algorithm, in as many steps as Fibonacci numbers
@@ -68,7 +69,7 @@ class Arithmetic(Assembling):
             a, b = done.where(a, b), a.mod(done.where(1, b))
         return a.cast(dtype)
 
-    def lcm(self, other: Any) -> Self:
+    def lcm(self, other: Operand) -> Self:
         """The least common multiple of integers, elementwise, at least 0; with 0 it is 0.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for what are no
@@ -78,7 +79,7 @@ class Arithmetic(Assembling):
         divisor = a.gcd(b)
         return a.floor_divide(divisor.eq(0).where(1, divisor)).mul(b).cast(dtype)
 
-    def _divided(self, name: str, other: Any) -> tuple[DType, Self, Self]:
+    def _divided(self, name: str, other: Operand) -> tuple[DType, Self, Self]:
         """The dtype of two tensors of integers, and their magnitudes without a sign: that of the
         smallest integer has no place beside one.
         """
@@ -92,7 +93,7 @@ class Arithmetic(Assembling):
         a, b = (x.cast(dtype).abs().cast(unsigned) for x in (self, other))
         return dtype, a, b
 
-    def xlog1py(self, other: Any) -> Self:
+    def xlog1py(self, other: Operand) -> Self:
         """self * log1p(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
 
         Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError.
@@ -127,14 +128,14 @@ class Arithmetic(Assembling):
     def _raw_bits(self) -> Self:
         return self._result(self.node.bitcast(INTEGERS[self.dtype.bits]))
 
-    def equal(self, other: Any) -> bool:
+    def equal(self, other: Operand) -> bool:
         """Whether both have one shape and equal elements: a Python bool, computed now."""
         other = self._as_tensor("equal", other)
         return self.shape == other.shape and bool(self.eq(other).all().item())
 
     # -- of three tensors ---------------------------------------------------------------------
 
-    def addcmul(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
+    def addcmul(self, tensor1: Operand, tensor2: Operand, value: Operand = 1) -> Self:
         """self + value * tensor1 * tensor2, elementwise; shapes broadcast, dtypes promote.
 
         A fraction as `value` makes floats of integers, which bools are here: int32. Raises
@@ -142,7 +143,7 @@ class Arithmetic(Assembling):
         """
         return self.add(self._as_tensor("addcmul", tensor1).mul(tensor2).mul(value))
 
-    def addcdiv(self, tensor1: Any, tensor2: Any, value: Any = 1) -> Self:
+    def addcdiv(self, tensor1: Operand, tensor2: Operand, value: Operand = 1) -> Self:
         """self + value * tensor1 / tensor2, elementwise; shapes broadcast, dtypes promote, integers
         give floats.
 
@@ -150,7 +151,7 @@ class Arithmetic(Assembling):
         """
         return self.add(self._as_tensor("addcdiv", tensor1).div(tensor2).mul(value))
 
-    def addmm(self, mat1: Self, mat2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addmm(self, mat1: Self, mat2: Self, beta: Scalar = 1, alpha: Scalar = 1) -> Self:
         """beta * self + alpha * (mat1 @ mat2): (n, m) and (m, p) to (n, p).
 
         This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
@@ -158,7 +159,7 @@ class Arithmetic(Assembling):
         """
         return self._plus_product("addmm", mat1, mat2, (2, 2), beta, alpha)
 
-    def addmv(self, mat: Self, vec: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addmv(self, mat: Self, vec: Self, beta: Scalar = 1, alpha: Scalar = 1) -> Self:
         """beta * self + alpha * (mat @ vec): (n, m) and (m,) to (n,).
 
         This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
@@ -166,7 +167,7 @@ class Arithmetic(Assembling):
         """
         return self._plus_product("addmv", mat, vec, (2, 1), beta, alpha)
 
-    def baddbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def baddbmm(self, batch1: Self, batch2: Self, beta: Scalar = 1, alpha: Scalar = 1) -> Self:
         """beta * self + alpha * (batch1 @ batch2), matrix by matrix: (b, n, m) and (b, m, p) to (b,
         n, p).
 
@@ -175,7 +176,7 @@ class Arithmetic(Assembling):
         """
         return self._plus_product("baddbmm", batch1, batch2, (3, 3), beta, alpha)
 
-    def addbmm(self, batch1: Self, batch2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addbmm(self, batch1: Self, batch2: Self, beta: Scalar = 1, alpha: Scalar = 1) -> Self:
         """beta * self + alpha * the sum of all batch1[i] @ batch2[i]: (b, n, m) and (b, m, p) to
         (n, p).
 
@@ -184,7 +185,7 @@ class Arithmetic(Assembling):
         """
         return self._plus_product("addbmm", batch1, batch2, (3, 3), beta, alpha)
 
-    def addr(self, vec1: Self, vec2: Self, beta: Any = 1, alpha: Any = 1) -> Self:
+    def addr(self, vec1: Self, vec2: Self, beta: Scalar = 1, alpha: Scalar = 1) -> Self:
         """beta * self + alpha * the outer product of two vectors: (n,) and (m,) to (n, m).
 
         This tensor broadcasts to that, dtypes promote. Raises ShapeError, and DTypeError for a
@@ -193,7 +194,7 @@ class Arithmetic(Assembling):
         return self._plus_product("addr", vec1, vec2, (1, 1), beta, alpha)
 
     def _plus_product(
-        self, name: str, a: Self, b: Self, ranks: tuple[int, int], beta: Any, alpha: Any
+        self, name: str, a: Self, b: Self, ranks: tuple[int, int], beta: Scalar, alpha: Scalar
     ) -> Self:
         """`self` counts for nothing where `beta` is 0, also if it is NaN."""
         if (a.ndim, b.ndim) != ranks or (ranks[0] == 3 and a.shape[0] != b.shape[0]):

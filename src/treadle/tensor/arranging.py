@@ -9,12 +9,13 @@ All of it is views: nothing is computed or copied.
 from __future__ import annotations
 
 import re
-from typing import Any, Self
+from typing import Self
 
 from ..errors import ShapeError
 from ..ir.shape import same_size, size_product
 from .arcs import Arcs
 from .shapes import broadcast_shapes, flatten_args, own_axis, resolve_axes, resolve_axis
+from .types import Axes, Sizes
 
 __all__ = ["Arranging"]
 
@@ -45,7 +46,7 @@ class Arranging(Arcs):
         moved = split.permute(order) if order else split
         return moved.reshape([size_product(known[name] for name in group) for group in right])
 
-    def movedim(self, source: Any, destination: Any) -> Self:
+    def movedim(self, source: Axes, destination: Axes) -> Self:
         """Axes `source` moved to places `destination`, the others in order; the dtype stays.
 
         Raises ShapeError, IndexOutOfRange.
@@ -93,12 +94,12 @@ class Arranging(Arcs):
             raise ShapeError("[unbind] a tensor of shape () has no axis to take apart")
         return tuple(self.select(axis, place) for place in range(self.shape[axis]))
 
-    def tile(self, reps: Any, *args: Any) -> Self:
+    def tile(self, reps: Sizes, *args: Sizes) -> Self:
         """The whole tensor repeated along its last axes, as NumPy's `tile`; the dtype stays."""
         counts = flatten_args(reps, args)
         return self.repeat((1,) * (self.ndim - len(counts)) + tuple(counts))
 
-    def broadcast_to(self, shape: Any, *args: Any) -> Self:
+    def broadcast_to(self, shape: Sizes, *args: Sizes) -> Self:
         """Expanded to `shape`, which this tensor's broadcasts to; the dtype stays. Raises
         ShapeError.
         """
@@ -260,7 +261,7 @@ def _check_names(formula: str, left: Groups, right: Groups, sizes: dict[str, int
         raise ShapeError(f"[rearrange] {formula!r} does not name {', '.join(unknown)}")
 
 
-def _learn_sizes(formula: str, group: tuple[str, ...], size: Any, known: dict[str, Any]) -> None:
+def _learn_sizes(formula: str, group: tuple[str, ...], size: int, known: dict[str, int]) -> None:
     """The one unknown size of an axis from the others."""
     missing = [name for name in group if name not in known]
     if len(missing) > 1:

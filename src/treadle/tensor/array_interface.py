@@ -11,7 +11,7 @@ https://numpy.org/doc/stable/reference/arrays.interface.html
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..engine.memory import memory_of, on_read
 from ..errors import UserError
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["array_interface"]
 
 
-def array_interface(tensor: Core) -> dict[str, Any]:
+def array_interface(tensor: Core) -> dict[str, object]:
     """What `__array_interface__` is. Raises AttributeError where there is none.
 
     That is also what errors of the values become: `hasattr` is false of a tensor that has none.
@@ -58,7 +58,7 @@ def _is_whole(tensor: Core) -> bool:
     return all(isinstance(size, int) for size in tensor.shape)
 
 
-def _lent(tensor: Core) -> np.ndarray[Any, Any] | None:
+def _lent(tensor: Core) -> np.ndarray | None:
     """The tensor's memory, which it keeps from now on. None for a texture's."""
     for refuse in on_read:
         refuse()

@@ -11,18 +11,24 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
-from typing import Any, Self, TypeVar
+from collections.abc import Callable, Sequence
+from typing import Annotated, Self, TypeAlias, TypeVar
 
+from .. import kinds
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from .fourier import Fourier
 from .joining import each_of
 from .shapes import broadcast_shapes, flatten_args, resolve_axis
+from .types import DeviceLike, DTypeLike, Sizes
 
 __all__ = ["Assembling"]
 
 T = TypeVar("T", bound="Assembling")
+
+
+# So many pieces, or the places between them.
+Places: TypeAlias = Annotated["int | Sequence[int] | Fourier", kinds.SIZES]
 
 
 class Assembling(Fourier):
@@ -60,12 +66,12 @@ class Assembling(Fourier):
 
         Raises as `cat`.
         """
-        first, *rest = _tensors("hstack", self, args, Assembling.atleast_1d)
+        first, *rest = _tensors("hstack", self, args, lambda x: x.atleast_1d())
         return first.cat(*rest, dim=0 if first.ndim == 1 else 1)
 
     def vstack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
         """Tensors below each other (axis 0), vectors as rows; dtypes promote. Raises as `cat`."""
-        first, *rest = _tensors("vstack", self, args, Assembling.atleast_2d)
+        first, *rest = _tensors("vstack", self, args, lambda x: x.atleast_2d())
         return first.cat(*rest, dim=0)
 
     def dstack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
@@ -73,7 +79,7 @@ class Assembling(Fourier):
 
         Raises as `cat`.
         """
-        first, *rest = _tensors("dstack", self, args, Assembling.atleast_3d)
+        first, *rest = _tensors("dstack", self, args, lambda x: x.atleast_3d())
         return first.cat(*rest, dim=2)
 
     def column_stack(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
@@ -89,7 +95,7 @@ class Assembling(Fourier):
 
         Raises ShapeError for more than two axes.
         """
-        blocks = _tensors("block_diag", self, args, Assembling.atleast_2d)
+        blocks = _tensors("block_diag", self, args, lambda x: x.atleast_2d())
         wrong = next((block.shape for block in blocks if block.ndim > 2), None)
         if wrong is not None:
             raise ShapeError(f"[block_diag] takes up to two axes, not shape {wrong}")
@@ -102,7 +108,7 @@ class Assembling(Fourier):
 
     # -- splitting ----------------------------------------------------------------------------
 
-    def tensor_split(self, indices_or_sections: Any, dim: int = 0) -> tuple[Self, ...]:
+    def tensor_split(self, indices_or_sections: Places, dim: int = 0) -> tuple[Self, ...]:
         """So many pieces of an axis, the first ones longer by one, or pieces between the given
         places.
 
@@ -131,24 +137,24 @@ class Assembling(Fourier):
         pieces = [slice(a, b).indices(size)[:2] for a, b in itertools.pairwise(bounds)]
         return tuple(self._slice(axis, begin, max(begin, end)) for begin, end in pieces)
 
-    def hsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def hsplit(self, indices_or_sections: Places) -> tuple[Self, ...]:
         """`tensor_split` of axis 1, of a vector's only one, in equal pieces, in their dtype.
 
         Raises ShapeError.
         """
         return self._equal_split("hsplit", indices_or_sections, 0 if self.ndim == 1 else 1, 1)
 
-    def vsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def vsplit(self, indices_or_sections: Places) -> tuple[Self, ...]:
         """`tensor_split` of axis 0 of two or more, in equal pieces, in their dtype. Raises
         ShapeError.
         """
         return self._equal_split("vsplit", indices_or_sections, 0, 2)
 
-    def dsplit(self, indices_or_sections: Any) -> tuple[Self, ...]:
+    def dsplit(self, indices_or_sections: Places) -> tuple[Self, ...]:
         """`tensor_split` of axis 2, in equal pieces, in their dtype. Raises ShapeError."""
         return self._equal_split("dsplit", indices_or_sections, 2, 3)
 
-    def _equal_split(self, name: str, pieces: Any, axis: int, least: int) -> tuple[Self, ...]:
+    def _equal_split(self, name: str, pieces: Places, axis: int, least: int) -> tuple[Self, ...]:
         if self.ndim < least:
             raise ShapeError(f"[{name}] needs {least} axes or more, not shape {self.shape}")
         if isinstance(pieces, int) and (pieces < 1 or self.shape[axis] % pieces):
@@ -161,7 +167,7 @@ class Assembling(Fourier):
     # -- repeating ----------------------------------------------------------------------------
 
     def repeat_interleave(
-        self, repeats: Any, dim: int | None = None, output_size: int | None = None
+        self, repeats: int | Self, dim: int | None = None, output_size: int | None = None
     ) -> Self:
         """Each element of an axis `repeats` times in a row; without `dim`, of the flat tensor.
 
@@ -179,7 +185,7 @@ class Assembling(Fourier):
                 f"[repeat_interleave] {size} elements take as many integers, not "
                 f"{repeats.dtype.name} of shape {repeats.shape}"
             )
-        counts: Any = repeats.expand((size,)).int()
+        counts = repeats.expand((size,)).int()
         total = output_size if size else 0
         if total is None:
             counts = counts.contiguous().realize()
@@ -255,7 +261,12 @@ class Assembling(Fourier):
 
     @classmethod
     def tril_indices(
-        cls, row: int, col: int, offset: int = 0, dtype: Any = None, device: str | None = None
+        cls,
+        row: int,
+        col: int,
+        offset: int = 0,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike = None,
     ) -> Self:
         """Rows and columns of the lower triangle of (row, col), row by row: (2, count), int32.
 
@@ -265,7 +276,12 @@ class Assembling(Fourier):
 
     @classmethod
     def triu_indices(
-        cls, row: int, col: int, offset: int = 0, dtype: Any = None, device: str | None = None
+        cls,
+        row: int,
+        col: int,
+        offset: int = 0,
+        dtype: DTypeLike | None = None,
+        device: DeviceLike = None,
     ) -> Self:
         """Rows and columns of the upper triangle of (row, col), row by row: (2, count), int32.
 
@@ -275,7 +291,7 @@ class Assembling(Fourier):
 
     @classmethod
     def _triangle_places(
-        cls, name: str, row: int, col: int, offset: int, dtype: Any, device: str | None
+        cls, name: str, row: int, col: int, offset: int, dtype: DTypeLike | None, device: DeviceLike
     ) -> Self:
         if row < 0 or col < 0:
             raise ShapeError(f"[{name}] sizes must not be negative: {(row, col)}")
@@ -285,7 +301,7 @@ class Assembling(Fourier):
         places = np.stack(listed(row, offset, col)).astype(np.int32)
         return cls(places, device=device, dtype=dtypes.int32 if dtype is None else dtype)
 
-    def unravel_index(self, shape: Any, *args: Any) -> tuple[Self, ...]:
+    def unravel_index(self, shape: Sizes, *args: Sizes) -> tuple[Self, ...]:
         """Integers, places in a flat tensor, as places on each axis of `shape`, row-major.
 
         A tuple of one tensor for each axis, in this shape and dtype. Raises DTypeError for what are
@@ -303,10 +319,12 @@ class Assembling(Fourier):
         return tuple(reversed(found))
 
 
-def _as_column(x: Any) -> Any:
+def _as_column(x: T) -> T:
     return x if x.ndim > 1 else x.reshape((x.numel(), 1))
 
 
-def _tensors(name: str, first: Any, rest: Any, shaped: Any) -> list[Any]:
+def _tensors(
+    name: str, first: T | Sequence[T], rest: Sequence[T | Sequence[T]], shaped: Callable[[T], T]
+) -> list[T]:
     """Each tensor as `shaped` makes it. Raises DTypeError for what is none."""
     return [shaped(x) for x in each_of(name, first, rest)]

@@ -9,18 +9,21 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from ..engine.realized import holders, resolve
 from ..engine.storages import Storage, base_of, claimed
 from ..errors import DTypeError, NoGradientWarning, ShapeError, UserError
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..ir.shape import Shape
 from ..ir.versions import stored_below
 from ..transforms.grad import gradient
 from ..transforms.shapes import named
 from .functional import Functional
 from .shapes import expand, reshape
+from .state import State
 
 __all__ = ["Autograd"]
 
@@ -79,7 +82,7 @@ class Autograd(Functional):
             leaf.grad = new if leaf.grad is None else leaf.grad.add(new)
         return self
 
-    def _gradients(self, targets: list[Any], seed: Self | None) -> list[Node | None]:
+    def _gradients(self, targets: Sequence[State], seed: Self | None) -> list[Node | None]:
         if not self.dtype.is_inexact:
             raise DTypeError(f"[backward] only floats have gradients, not {self.dtype.name}")
         if seed is None and self.dtype.is_complex:
@@ -130,7 +133,7 @@ def _other_names(root: Node, targets: list[Node]) -> dict[Node, list[Node]]:
     return found
 
 
-def _earlier_versions(root: Node, targets: list[Any]) -> dict[int, list[Node]]:
+def _earlier_versions(root: Node, targets: Sequence[State]) -> dict[int, list[Node]]:
     """For leaves, by id: what the graph has read of their memory before it was overwritten."""
     leaves = {t._storage: t for t in targets if t.is_leaf and t._storage is not None}
     own = {t.node if _is_sharded(t) else base_of(t.node, is_graded=True) for t in leaves.values()}
@@ -139,7 +142,8 @@ def _earlier_versions(root: Node, targets: list[Any]) -> dict[int, list[Node]]:
     def enter(node: Node) -> bool:
         if node in own:
             return False
-        leaf = leaves.get(_storage_read(node))
+        storage = _storage_read(node)
+        leaf = None if storage is None else leaves.get(storage)
         if leaf is not None:
             found.setdefault(id(leaf), []).append(node)
         return leaf is None
@@ -148,7 +152,7 @@ def _earlier_versions(root: Node, targets: list[Any]) -> dict[int, list[Node]]:
     return {leaf: [*dict.fromkeys(versions)] for leaf, versions in found.items()}
 
 
-def _is_sharded(tensor: Any) -> bool:
+def _is_sharded(tensor: State) -> bool:
     return isinstance(tensor.device, tuple)
 
 
@@ -163,13 +167,13 @@ def _storage_read(node: Node) -> Storage | None:
     return found.pop() if len(found) == 1 else None
 
 
-def _sum_of(parts: list[Node | None], shape: Any, back: dict[Node, Node]) -> Node | None:
+def _sum_of(parts: list[Node | None], shape: Shape, back: dict[Node, Node]) -> Node | None:
     """What arrives at all versions of a leaf together."""
     known = [reshape(part.substitute(back), shape) for part in parts if part is not None]
     return functools.reduce(operator.add, known) if known else None
 
 
-def _check_target(target: Any) -> None:
+def _check_target(target: State) -> None:
     if not target.dtype.is_inexact:
         raise DTypeError(f"[gradient] only floats have gradients, not {target.dtype.name}")
     if not any(n.op in (Op.BUFFER, Op.ALIAS) for n in target.node.toposort()):

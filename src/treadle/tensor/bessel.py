@@ -12,7 +12,7 @@ of J and Y of the larger of the result and sqrt(2 / pi x), the height of their w
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import dtypes
 from . import chebyshev
@@ -43,7 +43,7 @@ class Bessel(Margins):
             least = 1e-9 * max(map(abs, coefficients))
             last = max(n for n, c in enumerate(coefficients) if abs(c) > least)
             coefficients = coefficients[: last + 1]
-        twice: Any = self.mul(2.0)
+        twice = self.mul(2.0)
         now, before = twice.mul(0.0).add(coefficients[-1]), None
         for coefficient in reversed(coefficients[1:-1]):
             following = twice.mul(now).add(coefficient)

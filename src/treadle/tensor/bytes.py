@@ -11,18 +11,21 @@ depends on the one before, follow each other.
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple, Self
+from typing import Any, Generic, NamedTuple, Self, TypeVar
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from ..helpers import read_url
 from .resampling import Resampling
+from .types import Placement
 
 __all__ = ["Bytes"]
 
 _STATE = 200  # bytes of Keccak-f[1600]
 _SPONGES = {"sha3_224": (144, 0x06), "sha3_256": (136, 0x06), "shake_128": (168, 0x1F)}
 _LEAF, _CHUNK = 1 << 12, 1 << 20  # bytes of one leaf of `hash`, and of what becomes 16 bytes
+
+T = TypeVar("T", bound=Resampling)
 
 
 class Bytes(Resampling):
@@ -111,19 +114,19 @@ class Bytes(Resampling):
                 return data
 
 
-class _Tables(NamedTuple):
+class _Tables(NamedTuple, Generic[T]):
     """What a round looks up for each lane, number 5 y + x."""
 
-    before: Any  # the column to the left, and to the right (theta)
-    after: Any
-    turns: Any  # how far a lane turns (rho), and which lane comes to its place (pi)
-    origin: Any
-    next: Any  # the next lane of its row, and the one after that (chi)
-    second: Any
-    constants: Any  # (24, 25): what each round adds (iota)
+    before: T  # the column to the left, and to the right (theta)
+    after: T
+    turns: T  # how far a lane turns (rho), and which lane comes to its place (pi)
+    origin: T
+    next: T  # the next lane of its row, and the one after that (chi)
+    second: T
+    constants: T  # (24, 25): what each round adds (iota)
 
 
-def _tables(kind: Any, device: Any) -> _Tables:
+def _tables(kind: type[T], device: Placement) -> _Tables[T]:
     import numpy as np
 
     lanes = [(y, x) for y in range(5) for x in range(5)]
@@ -146,7 +149,7 @@ def _tables(kind: Any, device: Any) -> _Tables:
     return _Tables(before, after, far, origin, following, second, added)
 
 
-def _rotated(words: Any, by: Any) -> Any:
+def _rotated(words: T, by: T | int) -> T:
     """uint64 rotated to the left; a shift by 64 gives 0, so that 0 stays 0."""
     rest = 64 - by if isinstance(by, int) else by.neg().add(64)
     return words.lshift(by).bitwise_or(words.rshift(rest))

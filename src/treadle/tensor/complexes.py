@@ -11,16 +11,17 @@ Arithmetic, movements, sums and products of matrices are those of any tensor. Wh
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import complex_of, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.node import alu
 from ..ir.op import Op
-from ..ir.shape import same_size
-from .operands import is_scalar, operands, scalar_node
+from ..ir.shape import Shape, same_size
+from .operands import Operand, is_scalar, operands, scalar_node
 from .shapes import resolve_axes, resolve_axis
 from .special import Special
+from .types import Axes, DTypeLike
 
 __all__ = ["Complexes"]
 
@@ -106,7 +107,7 @@ class Complexes(Special):
             return self.imag.eq(0)
         return self._filled(1).bool().expand(self.shape)._again()
 
-    def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
+    def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
         """Where elements are +inf or -inf, as bool in this shape; of complex numbers, either part.
 
         `detect_positive` or `detect_negative` false leaves those out, which raises DTypeError for
@@ -133,7 +134,7 @@ class Complexes(Special):
 
     # -- making them --------------------------------------------------------------------------
 
-    def complex(self, imag: Any) -> Self:
+    def complex(self, imag: Operand) -> Self:
         """self + i `imag`, of floats that broadcast: complex64, or complex128 of float64.
 
         Raises DTypeError for anything but floats, ShapeError.
@@ -143,7 +144,7 @@ class Complexes(Special):
         kind = complex_of(a.dtype).real
         return self._result(alu(Op.COMPLEX, a.cast(kind), b.cast(kind)), imag)
 
-    def _float_operand(self, name: str, other: Any) -> Self:
+    def _float_operand(self, name: str, other: Operand) -> Self:
         """`other` as a tensor, a number in this tensor's type. Raises DTypeError unless floats."""
         other = self._operand(name, other)
         if is_scalar(other):
@@ -153,7 +154,7 @@ class Complexes(Special):
                 raise DTypeError(f"[{name}] takes floats, not {tensor.dtype.name}; cast them first")
         return other
 
-    def polar(self, angle: Any) -> Self:
+    def polar(self, angle: Operand) -> Self:
         """The complex numbers of lengths self and angles `angle`, floats that broadcast.
 
         complex64, or complex128 of float64. Raises ShapeError, and DTypeError for anything but
@@ -192,7 +193,9 @@ class Complexes(Special):
 
     # -- reductions ---------------------------------------------------------------------------
 
-    def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
         """The product over `axis`, one, several or all (None).
 
         The axes vanish, or stay with size 1 for `keepdim`. Integers give at least int32 or uint32,
@@ -235,7 +238,7 @@ class Complexes(Special):
             line, step = line.mul(before).contiguous(), 2 * step
         return line.transpose(at, -1) if self.ndim else line
 
-    def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The variance over `axis`, divided by count - `correction`; two passes, so that nothing
         cancels.
 
@@ -248,13 +251,13 @@ class Complexes(Special):
         parts = [part.var(axis, keepdim, correction) for part in (self.real, self.imag)]
         return parts[0].add(parts[1])
 
-    def vdot(self, other: Any) -> Self:
+    def vdot(self, other: Operand) -> Self:
         """The sum of products of two vectors, self conjugated: a scalar; dtypes promote.
 
         Raises ShapeError.
         """
         other = self._operand("vdot", other)
-        shape: tuple[Any, ...] = () if is_scalar(other) else other.shape
+        shape: Shape = () if is_scalar(other) else other.shape
         vectors = self.ndim == len(shape) == 1
         if not vectors or not same_size(self.shape[0], shape[0]):
             raise ShapeError(
@@ -262,7 +265,7 @@ class Complexes(Special):
             )
         return self.vecdot(other)
 
-    def vecdot(self, b: Any, dim: int = -1) -> Self:
+    def vecdot(self, b: Operand, dim: int = -1) -> Self:
         """Sums of products along one axis, which vanishes, with self conjugated; the other axes
         broadcast.
 

@@ -9,18 +9,22 @@ A WINDOW op shows every patch without copying; a convolution is then one product
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TypeVar, cast, overload
 
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import ShapeError
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import Shape
 from .checks import check_conv
 from .linalg import Linalg
 from .operands import check_device
+from .types import DTypeLike, Sizes
 
 __all__ = ["Convolution", "each_axis"]
+
+W = TypeVar("W", bound="Convolution")
 
 
 class Convolution(Linalg):
@@ -38,8 +42,8 @@ class Convolution(Linalg):
         return result
 
     def conv2d(
-        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
-        dilation: Any = 1, padding: Any = 0, dtype: Any = None,
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Sizes = 1,
+        dilation: Sizes = 1, padding: Sizes = 0, dtype: DTypeLike | None = None,
     ) -> Self:  # fmt: skip
         """Cross-correlation of (N, C, *spatial) with (O, C / groups, *kernel): (N, O, *sizes).
 
@@ -69,8 +73,8 @@ class Convolution(Linalg):
         return result if bias is None else result.add(bias.reshape((1, out, *(1,) * rank)))
 
     def conv_transpose2d(
-        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
-        dilation: Any = 1, padding: Any = 0, output_padding: Any = 0,
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Sizes = 1,
+        dilation: Sizes = 1, padding: Sizes = 0, output_padding: Sizes = 0,
     ) -> Self:  # fmt: skip
         """The adjoint of `conv2d`: (N, C, *spatial) with (C, O / groups, *kernel) to (N, O,
         *sizes).
@@ -98,8 +102,8 @@ class Convolution(Linalg):
         return result if bias is None else result.add(bias.reshape((1, -1, *(1,) * rank)))
 
     def image_conv2d(
-        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Any = 1,
-        dilation: Any = 1, padding: Any = 0, dtype: Any = None,
+        self, weight: Self, bias: Self | None = None, groups: int = 1, stride: Sizes = 1,
+        dilation: Sizes = 1, padding: Sizes = 0, dtype: DTypeLike | None = None,
     ) -> Self:  # fmt: skip
         """The same as `conv2d`, (N, C, H, W) with (O, C / groups, *kernel) to (N, O, h, w).
 
@@ -108,14 +112,16 @@ class Convolution(Linalg):
         """
         return self.conv2d(weight, bias, groups, stride, dilation, padding, dtype)
 
-    def image_dot(self, w: Self, dtype: Any = None) -> Self:
+    def image_dot(self, w: Self, dtype: DTypeLike | None = None) -> Self:
         """The same as `dot`, of the same shape and dtype: (.., m, k) by (.., k, n) to (.., m, n).
 
         Whether memory is textures is decided by the setting IMAGE=1. Raises ShapeError.
         """
         return self.dot(w, dtype)
 
-    def _unwindows(self, kernel: Sequence[int], stride: Any, dilation: Any, extra: Any) -> Self:
+    def _unwindows(
+        self, kernel: Sequence[int], stride: Sizes, dilation: Sizes, extra: Sizes
+    ) -> Self:
         """Window axes, the last ones, added back into the axes before them."""
         name, rank = "conv_transpose2d", len(kernel)
         steps = each_axis(name, "stride", stride, rank)
@@ -136,8 +142,9 @@ class Convolution(Linalg):
     # -- pooling ------------------------------------------------------------------------------
 
     def avg_pool2d(
-        self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
-        ceil_mode: Any = False, count_include_pad: Any = True, divisor_override: int | None = None,
+        self, kernel_size: Sizes = (2, 2), stride: Sizes | None = None, dilation: Sizes = 1,
+        padding: Sizes = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Self:  # fmt: skip
         """The mean of every window over the last axes; `stride` None is the kernel's size; integers
         give floats.
@@ -162,17 +169,17 @@ class Convolution(Linalg):
 
     @overload
     def max_pool2d(
-        self, kernel_size: Any = ..., stride: Any = ..., dilation: Any = ..., padding: Any = ...,
-        ceil_mode: Any = ..., return_indices: Literal[False] = ...,
+        self, kernel_size: Sizes = ..., stride: Sizes | None = ..., dilation: Sizes = ...,
+        padding: Sizes = ..., ceil_mode: bool = ..., return_indices: Literal[False] = ...,
     ) -> Self: ...  # fmt: skip
     @overload
     def max_pool2d(
-        self, kernel_size: Any = ..., stride: Any = ..., dilation: Any = ..., padding: Any = ...,
-        ceil_mode: Any = ..., *, return_indices: Literal[True],
+        self, kernel_size: Sizes = ..., stride: Sizes | None = ..., dilation: Sizes = ...,
+        padding: Sizes = ..., ceil_mode: bool = ..., *, return_indices: Literal[True],
     ) -> tuple[Self, Self]: ...  # fmt: skip
     def max_pool2d(
-        self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1, padding: Any = 0,
-        ceil_mode: Any = False, return_indices: Any = False,
+        self, kernel_size: Sizes = (2, 2), stride: Sizes | None = None, dilation: Sizes = 1,
+        padding: Sizes = 0, ceil_mode: bool = False, return_indices: bool = False,
     ) -> Any:  # fmt: skip
         """The largest of every window over the last axes, in its dtype; padding never wins.
 
@@ -199,8 +206,8 @@ class Convolution(Linalg):
         return self.eq(largest).bitwise_or(self.ne(self))
 
     def max_unpool2d(
-        self, indices: Self, kernel_size: Any = (2, 2), stride: Any = None, dilation: Any = 1,
-        padding: Any = 0, output_size: Any = None,
+        self, indices: Self, kernel_size: Sizes = (2, 2), stride: Sizes | None = None,
+        dilation: Sizes = 1, padding: Sizes = 0, output_size: Sizes | None = None,
     ) -> Self:  # fmt: skip
         """Values put back where `max_pool2d(return_indices=True)` found them, zeros around.
 
@@ -212,9 +219,7 @@ class Convolution(Linalg):
                 f"[max_unpool2d] one place for each value: the values have shape {self.shape}, the "
                 f"indices {indices.shape}"
             )
-        kernel = (
-            tuple(kernel_size) if isinstance(kernel_size, (tuple, list)) else (kernel_size,) * 2
-        )
+        kernel = _kernel_of("max_unpool2d", kernel_size)
         rank = len(kernel)
         steps = each_axis("max_unpool2d", "stride", kernel if stride is None else stride, rank)
         gaps = each_axis("max_unpool2d", "dilation", dilation, rank)
@@ -223,7 +228,11 @@ class Convolution(Linalg):
             (n - 1) * steps[i] - sum(pads[i]) + gaps[i] * (kernel[i] - 1) + 1
             for i, n in enumerate(self.shape[-rank:])
         ]
-        final = tuple(sizes if output_size is None else tuple(output_size)[-rank:])
+        final = (
+            tuple(sizes)
+            if output_size is None
+            else tuple(cast("Sequence[int]", output_size))[-rank:]
+        )
         lead = self.shape[: self.ndim - rank]
         area = 1
         for n in final:
@@ -244,12 +253,11 @@ class _Pool:
     """The geometry of one pooling: padding, the tail that `ceil_mode` adds, windows."""
 
     def __init__(
-        self, name: str, x: Convolution, kernel: Any, stride: Any, dilation: Any, padding: Any,
-        ceil_mode: Any,
+        self, name: str, x: Convolution, kernel: Sizes, stride: Sizes | None, dilation: Sizes,
+        padding: Sizes, ceil_mode: bool,
     ) -> None:  # fmt: skip
-        self.kernel = tuple(kernel) if isinstance(kernel, (tuple, list)) else (kernel,) * 2
+        self.kernel = _kernel_of(name, kernel)
         rank = len(self.kernel)
-        each_axis(name, "kernel_size", self.kernel, rank)
         self.stride = each_axis(name, "stride", self.kernel if stride is None else stride, rank)
         self.dilation = each_axis(name, "dilation", dilation, rank)
         if x.ndim < rank:
@@ -280,11 +288,17 @@ class _Pool:
             count -= 1
         return max(count * self.stride[i] + span - size, 0)
 
-    def windows(self, x: Any) -> Any:
+    def windows(self, x: W) -> W:
         return x._windows(self.kernel, self.stride, self.dilation)
 
 
-def each_axis(name: str, option: str, value: Any, rank: int, least: int = 1) -> tuple[int, ...]:
+def _kernel_of(name: str, size: Sizes) -> tuple[int, ...]:
+    """Its size on each axis; a number is that of two axes. Raises ShapeError."""
+    rank = len(size) if isinstance(size, (tuple, list)) else 2
+    return each_axis(name, "kernel_size", size, rank)
+
+
+def each_axis(name: str, option: str, value: Sizes, rank: int, least: int = 1) -> tuple[int, ...]:
     """A number of at least `least` for each spatial axis. Raises ShapeError."""
     numbers = tuple(value) if isinstance(value, (tuple, list)) else (value,) * rank
     if len(numbers) != rank or not all(isinstance(n, int) and n >= least for n in numbers):
@@ -292,12 +306,14 @@ def each_axis(name: str, option: str, value: Any, rank: int, least: int = 1) -> 
             f"[{name}] {option}={value!r} does not fit {rank} spatial axes: expected one integer "
             f"of at least {least}, or one for each axis"
         )
-    return numbers
+    return cast("tuple[int, ...]", numbers)
 
 
-def _spatial_pads(name: str, ndim: int, padding: Any, rank: int) -> list[tuple[int, int]]:
+def _spatial_pads(name: str, ndim: int, padding: Sizes, rank: int) -> list[tuple[int, int]]:
     """(before, after) for every axis."""
-    numbers = (padding,) * rank if isinstance(padding, int) else tuple(padding)
+    numbers = (
+        (padding,) * rank if isinstance(padding, int) else tuple(cast("Sequence[int]", padding))
+    )
     if len(numbers) == 2 * rank and rank:
         pairs = list(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     elif len(numbers) == rank:
@@ -311,7 +327,7 @@ def _spatial_pads(name: str, ndim: int, padding: Any, rank: int) -> list[tuple[i
 
 
 def _check_kernel(
-    name: str, x: Linalg, shape: Any, kernel: Sequence[int], gaps: Sequence[int]
+    name: str, x: Linalg, shape: Shape, kernel: Sequence[int], gaps: Sequence[int]
 ) -> None:
     for i, size in enumerate(kernel):
         span = gaps[i] * (size - 1) + 1

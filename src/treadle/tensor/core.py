@@ -46,6 +46,7 @@ from .modes import no_grad
 from .printing import printed
 from .shapes import Size
 from .state import State
+from .types import DeviceLike
 
 if TYPE_CHECKING:
     import numpy as np
@@ -154,7 +155,7 @@ class Core(State):
         """How many axes the tensor has."""
         return len(self.node.shape)
 
-    def numel(self) -> Any:
+    def numel(self) -> int:
         """How many elements there are, an integer: the product of the sizes."""
         return size_product(self.shape)
 
@@ -224,7 +225,7 @@ class Core(State):
             )
         return int(self.item())
 
-    def __contains__(self, value: Any) -> bool:
+    def __contains__(self, value: object) -> bool:
         """Whether any element equals `value`, a scalar or a tensor that broadcasts."""
         if isinstance(value, (Core, int, float, complex)) or type(value).__module__ == "numpy":
             equal: Any = self == value
@@ -244,7 +245,7 @@ class Core(State):
             )
         return format(self.item(), spec)
 
-    def __reduce__(self) -> Any:
+    def __reduce__(self) -> tuple[object, ...]:
         """Pickled by value, on the same device; pending work is done first."""
         return (_restored, (type(self), self.numpy(), self.device, self._requires_grad))
 
@@ -256,7 +257,7 @@ class Core(State):
             return copy
         return self.detach()._again().requires_grad_()
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         """A copy with memory of its own, and of the gradient. Raises UserError inside a graph."""
         if self._requires_grad is True and not self.is_leaf:
             raise UserError(
@@ -352,7 +353,7 @@ class Core(State):
         """The kernels that realising this tensor, and `lst` with it, would run; runs nothing."""
         return scheduled([(t.node, t.device) for t in (self, *lst)])
 
-    def numpy(self) -> np.ndarray[Any, Any]:
+    def numpy(self) -> np.ndarray:
         """The values as a NumPy array of its own, in this shape and dtype.
 
         bfloat16 and fp8 are ml_dtypes' types.
@@ -395,7 +396,7 @@ class Core(State):
 
     # -- devices and memory -------------------------------------------------------------------
 
-    def to(self, device: Any) -> Self:
+    def to(self, device: DeviceLike) -> Self:
         """The same values on another device, in shape and dtype; None is the default device.
 
         A tuple of devices gets equal copies; from several devices, the pieces are put together;
@@ -415,7 +416,7 @@ class Core(State):
         result.device = name
         return result
 
-    def to_device(self, device: Any, /, *, stream: Any = None) -> Self:
+    def to_device(self, device: DeviceLike, /, *, stream: object = None) -> Self:
         """`to` by the Array API standard; shape and dtype stay.
 
         Raises DeviceError for a stream: there are none.
@@ -441,7 +442,7 @@ class Core(State):
             self.grad = move(self.grad)
         return self
 
-    def contiguous(self, *args: Any, **kwargs: Any) -> Self:
+    def contiguous(self, *args: object, **kwargs: object) -> Self:
         """The same values, computed once into memory of their own; shape and dtype stay."""
         return self._result(Node(Op.CONTIGUOUS, self.dtype, (self.node,)))
 
@@ -454,6 +455,6 @@ def _restored(kind: Any, data: Any, device: str, requires_grad: bool | None) -> 
     return kind(data, device=device, requires_grad=requires_grad)
 
 
-def _python_values(array: np.ndarray[Any, Any], dtype: DType) -> Any:
+def _python_values(array: np.ndarray, dtype: DType) -> Any:
     # the narrow floats of ml_dtypes do not become Python floats by themselves
     return array.astype("float64").tolist() if dtype.is_float else array.tolist()

@@ -15,9 +15,10 @@ from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.op import Op
-from .operands import check_device, is_scalar
+from .operands import Operand, check_device, is_scalar
 from .selecting import Selecting
 from .shapes import resolve_axis
+from .types import Axes
 
 __all__ = ["Counting", "UniqueAll", "UniqueCounts", "UniqueInverse"]
 
@@ -94,7 +95,7 @@ class Counting(Selecting):
             return empty
         return empty._put(0, target, self._places(0))
 
-    def count_nonzero(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def count_nonzero(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """How many elements are not 0, as int32.
 
         `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
@@ -105,7 +106,11 @@ class Counting(Selecting):
     # -- sorted lines -------------------------------------------------------------------------
 
     def searchsorted(
-        self, values: Any, right: Any = False, side: str | None = None, sorter: Self | None = None
+        self,
+        values: Operand,
+        right: bool = False,
+        side: str | None = None,
+        sorter: Self | None = None,
     ) -> Self:
         """Where `values` would be inserted into this ascending tensor, as int32 in their shape.
 
@@ -118,8 +123,7 @@ class Counting(Selecting):
         behind = right if side is None else side == "right"
         line = self if sorter is None else self.gather(-1, sorter)
         values = self._operand("searchsorted", values)
-        scalar = is_scalar(values)
-        found = self._filled(values).reshape((1,)) if scalar else values
+        found = self._filled(values).reshape((1,)) if is_scalar(values) else values
         check_device("searchsorted", self, found)
         if not self.ndim or (self.ndim > 1 and self.shape[:-1] != found.shape[:-1]):
             raise ShapeError(
@@ -127,9 +131,9 @@ class Counting(Selecting):
                 f"shape {found.shape}: all axes but the last must be equal, or it has one axis"
             )
         places = line._searched(found, behind)
-        return places.reshape(()) if scalar else places
+        return places.reshape(()) if is_scalar(values) else places
 
-    def _searched(self, values: Self, behind: Any) -> Self:
+    def _searched(self, values: Self, behind: bool) -> Self:
         """A binary search for all values at once: one step for each bit of the line's size."""
         size = self.shape[-1]
         found = values._filled(0).cast(dtypes.int32).expand(values.shape)
@@ -151,7 +155,7 @@ class Counting(Selecting):
             step >>= 1
         return found
 
-    def bucketize(self, boundaries: Self, right: Any = False) -> Self:
+    def bucketize(self, boundaries: Self, right: bool = False) -> Self:
         """The number of the interval between ascending `boundaries` (n,) that each element is in,
         as int32.
 
@@ -160,7 +164,7 @@ class Counting(Selecting):
         """
         return boundaries.searchsorted(self, right)
 
-    def isin(self, test_elements: Any, invert: bool = False) -> Self:
+    def isin(self, test_elements: Operand, invert: bool = False) -> Self:
         """Where an element is one of `test_elements` (a tensor or a number): bool, this shape.
 
         `invert`: where it is none of them. NaN is none. Dtypes promote.
@@ -232,27 +236,27 @@ class Counting(Selecting):
 
     @overload
     def unique(
-        self, sorted: Any = ..., return_inverse: Literal[False] = ...,
+        self, sorted: bool = ..., return_inverse: Literal[False] = ...,
         return_counts: Literal[False] = ..., dim: int | None = ...,
     ) -> Self: ...  # fmt: skip
     @overload
     def unique(
-        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: Literal[True],
+        self, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: Literal[True],
         dim: int | None = ...,
     ) -> tuple[Self, Self, Self]: ...  # fmt: skip
     @overload
     def unique(
-        self, sorted: Any = ..., *, return_inverse: Literal[True], return_counts: bool = ...,
+        self, sorted: bool = ..., *, return_inverse: Literal[True], return_counts: bool = ...,
         dim: int | None = ...,
     ) -> tuple[Self, Self]: ...  # fmt: skip
     @overload
     def unique(
-        self, sorted: Any = ..., *, return_inverse: bool = ..., return_counts: Literal[True],
+        self, sorted: bool = ..., *, return_inverse: bool = ..., return_counts: Literal[True],
         dim: int | None = ...,
     ) -> tuple[Self, Self]: ...  # fmt: skip
     def unique(
         self,
-        sorted: Any = True,
+        sorted: bool = True,
         return_inverse: bool = False,
         return_counts: bool = False,
         dim: int | None = None,

@@ -8,7 +8,8 @@ Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are nee
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, Self
+import os
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
 
 from ..dtype import DType, _from_np_dtype, _to_np_dtype, complex_of, dtypes, to_dtype
 from ..engine.devices import Device
@@ -18,18 +19,26 @@ from ..ir.args import ConstantName
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.origin import mark
-from ..ir.shape import simple_size
+from ..ir.shape import Shape, simple_size
 from ..schedule.shard import axis_of, sharded
 from .conv import Convolution
 from .core import Core
 from .files import disk_path, of_disk, of_path
-from .operands import is_scalar, plain, scalar_node
+from .operands import Operand, is_scalar, plain, scalar_node
 from .shapes import expand, flatten_args, reshape
+from .types import DeviceLike, DTypeLike, Real, Sizes
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["Creation"]
+
+
+# What a tensor is made of; nested sequences have the same length at each depth.
+Data: TypeAlias = "npt.ArrayLike | Operand | os.PathLike[str] | Sequence[Data] | None"
 
 
 class Creation(Convolution):
@@ -38,7 +47,7 @@ class Creation(Convolution):
     __slots__ = ()
 
     def __init__(
-        self, data: Any = None, device: str | None = None, dtype: Any = None,
+        self, data: Data = None, device: DeviceLike = None, dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> None:  # fmt: skip
         """`data`: a scalar, nested lists, a NumPy array, bytes, another tensor, a `pathlib.Path`
@@ -50,7 +59,7 @@ class Creation(Convolution):
         """
         if dtype is not None:
             dtype = _known_dtype(dtype)
-        if hasattr(data, "__fspath__"):
+        if isinstance(data, os.PathLike):
             data, dtype = of_path(type(self), data, dtype), None
         path = disk_path(device)
         if path is not None:
@@ -82,12 +91,12 @@ class Creation(Convolution):
             self.requires_grad_(requires_grad)
 
     @classmethod
-    def _new(cls, node: Node, device: str | None, requires_grad: bool | None = None) -> Self:
+    def _new(cls, node: Node, device: DeviceLike, requires_grad: bool | None = None) -> Self:
         result = cls._of(node, Device.ready(device))
         return result if requires_grad is None else result.requires_grad_(requires_grad)
 
     @classmethod
-    def _constant(cls, node: Node, device: str | None, requires_grad: bool | None) -> Self:
+    def _constant(cls, node: Node, device: DeviceLike, requires_grad: bool | None) -> Self:
         """`_new` of a constant: one that can have a gradient gets a name of its own."""
         path = disk_path(device)
         if path is not None:
@@ -99,7 +108,7 @@ class Creation(Convolution):
 
     @classmethod
     def empty(
-        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        cls, *shape: Sizes, device: DeviceLike = None, dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """Values that are not defined (here zeros), in `shape`, `dtypes.default_float` unless a
@@ -114,8 +123,8 @@ class Creation(Convolution):
 
     @classmethod
     def full(
-        cls, shape: Any, fill_value: Any, device: str | None = None, dtype: Any = None,
-        requires_grad: bool | None = None,
+        cls, shape: Sizes, fill_value: Operand, device: DeviceLike = None,
+        dtype: DTypeLike | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`fill_value`, a number, everywhere in `shape`: bool, int32, float32 or complex64, as it
         is.
@@ -124,19 +133,14 @@ class Creation(Convolution):
         that does not fit.
         """
         sizes = _shape_of("full", (shape,))
-        if not is_scalar(fill_value):
-            if not hasattr(fill_value, "item"):
-                raise DTypeError(
-                    f"[full] fill_value is one number, not {fill_value!r}; Tensor takes lists"
-                )
-            fill_value = fill_value.item()
-        kind = dtypes.from_py(plain(fill_value)) if dtype is None else _known_dtype(dtype)
-        node = _scalar(fill_value, kind, is_default=dtype is None)
+        number = fill_value if is_scalar(fill_value) else _one_number(fill_value)
+        kind = dtypes.from_py(plain(number)) if dtype is None else _known_dtype(dtype)
+        node = _scalar(number, kind, is_default=dtype is None)
         return cls._constant(expand(node, sizes), device, requires_grad)
 
     @classmethod
     def zeros(
-        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        cls, *shape: Sizes, device: DeviceLike = None, dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """0 everywhere in `shape`, `dtypes.default_float` unless a dtype is given. Raises
@@ -146,7 +150,7 @@ class Creation(Convolution):
 
     @classmethod
     def ones(
-        cls, *shape: Any, device: str | None = None, dtype: Any = None,
+        cls, *shape: Sizes, device: DeviceLike = None, dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """1 everywhere in `shape`, `dtypes.default_float` unless a dtype is given. Raises
@@ -156,8 +160,8 @@ class Creation(Convolution):
 
     @classmethod
     def arange(
-        cls, start: Any, stop: Any = None, step: Any = 1, device: str | None = None,
-        dtype: Any = None, requires_grad: bool | None = None,
+        cls, start: Real, stop: Real | None = None, step: Real = 1, device: DeviceLike = None,
+        dtype: DTypeLike | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """A vector: start, start + step, ... before `stop`; of floats if any of the three is one,
         else int32.
@@ -167,7 +171,7 @@ class Creation(Convolution):
         """
         if stop is None:
             start, stop = 0, start
-        if any(isinstance(n, Node) for n in (start, stop, step)):
+        if isinstance(start, Node) or isinstance(stop, Node) or isinstance(step, Node):
             kind = dtypes.default_int if dtype is None else _known_dtype(dtype)
             return cls._new(_symbolic_range(start, stop, step).cast(kind), device, requires_grad)
         if step == 0:
@@ -192,8 +196,8 @@ class Creation(Convolution):
 
     @classmethod
     def linspace(
-        cls, start: Any, stop: Any, steps: int, device: str | None = None, dtype: Any = None,
-        requires_grad: bool | None = None,
+        cls, start: float, stop: float, steps: int, device: DeviceLike = None,
+        dtype: DTypeLike | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`steps` numbers from `start` to `stop` inclusive, evenly apart: (steps,).
 
@@ -216,8 +220,8 @@ class Creation(Convolution):
 
     @classmethod
     def logspace(
-        cls, start: Any, stop: Any, steps: int, base: float = 10.0, device: str | None = None,
-        dtype: Any = None, requires_grad: bool | None = None,
+        cls, start: float, stop: float, steps: int, base: float = 10.0, device: DeviceLike = None,
+        dtype: DTypeLike | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """`base` to the powers of `linspace`: (steps,), `dtypes.default_float` unless a dtype is
         given.
@@ -231,8 +235,8 @@ class Creation(Convolution):
 
     @classmethod
     def eye(
-        cls, n: int, m: int | None = None, device: str | None = None, dtype: Any = None,
-        requires_grad: bool | None = None, diagonal: int = 0,
+        cls, n: int, m: int | None = None, device: DeviceLike = None,
+        dtype: DTypeLike | None = None, requires_grad: bool | None = None, diagonal: int = 0,
     ) -> Self:  # fmt: skip
         """(n, m), or (n, n), with ones on a diagonal, counted upwards from the main one.
 
@@ -246,7 +250,7 @@ class Creation(Convolution):
         at = across if not diagonal else across - diagonal
         return cls._constant(rows.eq(at).cast(_float_or(dtype)), device, requires_grad)
 
-    def full_like(self, fill_value: Any, **kwargs: Any) -> Self:
+    def full_like(self, fill_value: Operand, **kwargs: Any) -> Self:
         """`fill_value` in this tensor's shape, dtype and device; `kwargs` (dtype, device) say
         otherwise.
 
@@ -285,7 +289,7 @@ def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in kwargs.items() if value is not None}
 
 
-def _shape_of(name: str, shape: tuple[Any, ...]) -> tuple[Any, ...]:
+def _shape_of(name: str, shape: tuple[Sizes, ...]) -> Shape:
     """The sizes of a new tensor. Raises ShapeError for what is none."""
     if len(shape) > 1 and isinstance(shape[0], (tuple, list)):
         raise ShapeError(
@@ -301,11 +305,11 @@ def _shape_of(name: str, shape: tuple[Any, ...]) -> tuple[Any, ...]:
     return sizes
 
 
-def _float_or(dtype: Any) -> DType:
+def _float_or(dtype: DTypeLike | None) -> DType:
     return dtypes.default_float if dtype is None else _known_dtype(dtype)
 
 
-def _known_dtype(dtype: Any) -> DType:
+def _known_dtype(dtype: DTypeLike | None) -> DType:
     try:
         return to_dtype(dtype)
     except DTypeError:
@@ -314,17 +318,24 @@ def _known_dtype(dtype: Any) -> DType:
         raise DTypeError(f"[dtype] {error}") from None
 
 
-def _scalar(value: Any, dtype: DType, is_default: bool) -> Node:
+def _one_number(value: object) -> complex:
+    """What an array or a tensor of one element holds. Raises DTypeError for anything else."""
+    if not hasattr(value, "item"):
+        raise DTypeError(f"[full] fill_value is one number, not {value!r}; Tensor takes lists")
+    return getattr(value, "item")()  # noqa: B009 (arrays of any library)
+
+
+def _scalar(value: complex, dtype: DType, is_default: bool) -> Node:
     if dtype.is_int and isinstance(value, int):
         _check_fits(value, dtype, is_default)
     return scalar_node("Tensor", value, dtype)
 
 
-def _holds_tensors(data: Any) -> bool:
+def _holds_tensors(data: object) -> TypeGuard[Sequence[Any]]:
     return isinstance(data, (list, tuple)) and any(isinstance(item, Core) for item in data)
 
 
-def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """`data` as an array, and the dtype that its tensor has."""
     import numpy as np
 
@@ -356,16 +367,14 @@ def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray[Any, Any], D
         raise DTypeError(f"[Tensor] {error}") from None
 
 
-def _may_hold_large_integers(array: np.ndarray[Any, Any]) -> bool:
+def _may_hold_large_integers(array: np.ndarray) -> bool:
     """Whether NumPy may have made floats or objects of integers that int64 does not hold."""
     if array.dtype.kind == "f" and array.size:
         return bool((abs(array) >= 2.0**63).any())
     return array.dtype.kind == "O"
 
 
-def _large_integers(
-    exact: np.ndarray[Any, Any], dtype: DType | None
-) -> tuple[np.ndarray[Any, Any], DType]:
+def _large_integers(exact: np.ndarray, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """An array of Python's integers in `dtype`, exactly where that is an integer type."""
     import numpy as np
 
@@ -381,7 +390,7 @@ def _large_integers(
         raise DTypeError(f"[Tensor] an integer is too large for {kind.name}") from None
 
 
-def _check_fits(value: int, kind: DType, is_default: bool) -> None:
+def _check_fits(value: float, kind: DType, is_default: bool) -> None:
     """Raises DTypeError where no bits of `kind` hold `value`, or `kind` was not asked for and
     would show another number.
     """
@@ -395,14 +404,15 @@ def _check_fits(value: int, kind: DType, is_default: bool) -> None:
     raise DTypeError(f"[Tensor] the integer {value} does not fit {kind.name}; {hint}")
 
 
-def _is_raw(data: Any, dtype: DType | None) -> bool:
+def _is_raw(data: object, dtype: DType | None) -> bool:
     """Whether `data` is bytes that hold numbers; other memory says itself of what type it is."""
     if isinstance(data, memoryview):
         return dtype is not None and data.format == "B"
     return isinstance(data, (bytes, bytearray))
 
 
-def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any], DType]:
+def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray, DType]:
+
     import numpy as np
 
     kind = dtypes.uint8 if dtype is None else dtype
@@ -411,7 +421,7 @@ def _from_bytes(data: bytes, dtype: DType | None) -> tuple[np.ndarray[Any, Any],
     return np.frombuffer(data, _to_np_dtype(kind)), kind
 
 
-def _checked_list(array: np.ndarray[Any, Any], dtype: DType | None) -> DType:
+def _checked_list(array: np.ndarray, dtype: DType | None) -> DType:
     """The dtype of a list of Python numbers. Raises DTypeError for integers too large for it."""
     defaults = {
         "b": dtypes.bool, "i": dtypes.default_int, "u": dtypes.default_int,

@@ -10,11 +10,11 @@ cuda_array_interface.html) does not say which GPU's the memory is: the driver is
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 from ..dtype import DType, _from_np_dtype
 from ..engine.devices import Device
 from ..errors import DTypeError, ExchangeError
+from .types import Axes
 
 __all__ = ["CudaArray"]
 
@@ -35,7 +35,7 @@ class CudaArray:
     strides: tuple[int, ...]
     stream: int | None
 
-    def __init__(self, source: Any) -> None:
+    def __init__(self, source: Axes) -> None:
         given = getattr(source, "__cuda_array_interface__", None)
         if not isinstance(given, dict):
             raise ExchangeError(

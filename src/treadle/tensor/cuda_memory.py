@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import sys
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..backends import backend_of
 from ..engine.devices import Device
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from .core import Core
 
-    Array = np.ndarray[Any, Any]
+    Array = np.ndarray
 
 __all__ = [
     "array_there", "bytes_there", "cuda_array_interface", "memory_type", "order_with", "stream_of",
@@ -134,7 +134,7 @@ def _lent(memory: Memory) -> Array:
     return array
 
 
-def cuda_array_interface(tensor: Core) -> dict[str, Any]:
+def cuda_array_interface(tensor: Core) -> dict[str, object]:
     """`__cuda_array_interface__`, version 3. Raises AttributeError where there is none.
 
     The memory lives as long as the tensor, even if that is given other memory.

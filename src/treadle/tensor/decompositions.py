@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
 
 from ..dtype import dtypes, finfo, least_upper_dtype
 from ..engine.realized import is_backed
@@ -25,8 +25,9 @@ from ..ir.op import Op
 from ..transforms import matrices
 from .autograd import Autograd
 from .checks import check_sides
-from .operands import check_device, is_scalar
+from .operands import Operand, check_device, is_scalar
 from .shapes import aligned, broadcast_shapes, expand
+from .types import Placement
 
 __all__ = ["Decompositions", "LeastSquares", "in_memory"]
 
@@ -40,6 +41,9 @@ class LeastSquares(NamedTuple, Generic[T]):
     residuals: T
     rank: T
     singular_values: T
+
+
+Tolerance: TypeAlias = "float | Autograd | None"
 
 
 class Decompositions(Autograd):
@@ -127,7 +131,7 @@ class Decompositions(Autograd):
 
     # -- systems of equations -------------------------------------------------------------------
 
-    def solve(self, b: Any, left: bool = True) -> Self:
+    def solve(self, b: Operand, left: bool = True) -> Self:
         """The x of self @ x = b, or of x @ self = b if not `left`; self is square, (.., n, n).
 
         `b` is (.., n, k), or vectors: (n,), or self's shape without its last axis; x has its shape.
@@ -137,7 +141,7 @@ class Decompositions(Autograd):
         return self._solved("solve", b, left, matrices.solve)
 
     def solve_triangular(
-        self, b: Any, upper: bool, left: bool = True, unitriangular: bool = False
+        self, b: Operand, upper: bool, left: bool = True, unitriangular: bool = False
     ) -> Self:
         """As `solve`, of the upper or lower triangle of self, (.., n, n); the other one is not
         read.
@@ -162,7 +166,7 @@ class Decompositions(Autograd):
         a = A.mT if transpose else A
         return a.solve_triangular(self, upper is not transpose, True, unitriangular), A
 
-    def lstsq(self, b: Any, rcond: float | None = None) -> LeastSquares[Self]:
+    def lstsq(self, b: Operand, rcond: float | None = None) -> LeastSquares[Self]:
         """The x of least norm for which self @ x is nearest to b: (.., m, n), (.., m, k) or (m,).
 
         Gives x, (.., n, k) or (n,), the sums of squared residuals where m > n, real, the rank,
@@ -236,7 +240,9 @@ class Decompositions(Autograd):
             return logarithm.complex(sign.angle())
         return (sign < 0).where(math.nan, logarithm)
 
-    def matrix_rank(self, rtol: Any = None, atol: Any = None, hermitian: bool = False) -> Self:
+    def matrix_rank(
+        self, rtol: Tolerance = None, atol: Tolerance = None, hermitian: bool = False
+    ) -> Self:
         """How many singular values of (.., m, n) exceed `atol`, and `rtol` times the largest: int32
         (..).
 
@@ -244,9 +250,9 @@ class Decompositions(Autograd):
         Raises ShapeError, DTypeError.
         """
         node = self._matrix("matrix_rank", square=hermitian)
-        atol = 0.0 if atol is None else self._operand("matrix_rank", atol)
-        rtol = self._tolerance(rtol, atol)
-        tolerances = [self._operand("matrix_rank", rtol), atol]
+        absolute = 0.0 if atol is None else self._operand("matrix_rank", atol)
+        relative = self._operand("matrix_rank", self._tolerance(rtol, absolute))
+        tolerances: list[Any] = [relative, absolute]
         if all(map(is_scalar, tolerances)):
             tolerances = [float(one) for one in tolerances]
         else:
@@ -257,12 +263,12 @@ class Decompositions(Autograd):
 
     # -- operands -------------------------------------------------------------------------------
 
-    def _tolerance(self, rtol: Any, atol: Any) -> Any:
+    def _tolerance(self, rtol: Tolerance, atol: Any) -> Any:
         """`rtol`; where it is not given, 0 if `atol` is more than that, as in PyTorch."""
         if rtol is not None:
             return rtol
         usual = max(self.shape[-2:]) * finfo(self.dtype).eps
-        if is_scalar(atol):
+        if isinstance(atol, (int, float)):
             return 0.0 if atol > 0 else usual
         return (atol > 0).where(0.0, usual)
 
@@ -296,14 +302,16 @@ class Decompositions(Autograd):
                 f"{aligned([self.shape], [{self.ndim - 2, self.ndim - 1}])}"
             )
 
-    def _right_side(self, name: str, b: Any) -> Self:
+    def _right_side(self, name: str, b: Operand) -> Self:
         b = self._operand(name, b)
         if is_scalar(b):
             raise ShapeError(f"[{name}] the right side is a vector or a matrix, not the number {b}")
         check_device(name, self, b)
         return b
 
-    def _solved(self, name: str, b: Any, left: bool, solver: Callable[[Node, Node], Node]) -> Self:
+    def _solved(
+        self, name: str, b: Operand, left: bool, solver: Callable[[Node, Node], Node]
+    ) -> Self:
         """`solver(a, b)` on operands of equal dtype and batch axes; vectors as columns.
 
         Of the transposed operands, and its result transposed, if not `left`.
@@ -332,7 +340,7 @@ class Decompositions(Autograd):
         return in_memory(left, self.device), right
 
 
-def in_memory(node: Node, device: Any) -> Node:
+def in_memory(node: Node, device: Placement) -> Node:
     """`node` where a HOST node of it has a device: a graph of constants has none by itself."""
     if is_backed(node) or any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):
         return node

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, overload
+from typing import Any, Self, TypeAlias, overload
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
@@ -19,6 +19,9 @@ from .distances import Distances
 from .shapes import resolve_axis
 
 __all__ = ["Descriptive"]
+
+
+Limits: TypeAlias = Sequence[float]
 
 
 class Descriptive(Distances):
@@ -94,7 +97,7 @@ class Descriptive(Distances):
         weights = self._observed(fweights, aweights, x.shape[1])
         if weights is None:
             centred = x.sub(x.mean(1, keepdim=True))
-            free: Any = max(x.shape[1] - correction, 0)
+            free = max(x.shape[1] - correction, 0)
             scaled = centred
         else:
             weights = weights.cast(x.dtype)
@@ -137,7 +140,11 @@ class Descriptive(Distances):
     # -- histograms ---------------------------------------------------------------------------
 
     def histogram(
-        self, bins: Any = 100, range: Any = None, weight: Self | None = None, density: bool = False
+        self,
+        bins: Any = 100,
+        range: Limits | None = None,
+        weight: Self | None = None,
+        density: bool = False,
     ) -> tuple[Self, Self]:
         """How many elements are between neighbouring edges, as floats (bins,), and the edges (bins
         + 1,).
@@ -153,7 +160,11 @@ class Descriptive(Distances):
         return found, edges
 
     def histogramdd(
-        self, bins: Any = 10, range: Any = None, weight: Self | None = None, density: bool = False
+        self,
+        bins: Any = 10,
+        range: Limits | None = None,
+        weight: Self | None = None,
+        density: bool = False,
     ) -> tuple[Self, tuple[Self, ...]]:
         """`histogram` of points (N, D): counts on D axes, and the edges of each axis, in their
         dtype.

@@ -14,11 +14,12 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
 from ..dtype import DType, _to_np_dtype, complex_of
+from .types import Placement
 
 if TYPE_CHECKING:
     from .norms import Norms
@@ -31,7 +32,7 @@ _LARGEST_MATRIX = 64  # of a transform that is one matmul, where the length has 
 _LARGEST_PRIME = 256  # that is one matmul still
 _KEPT = 32  # tables
 
-Array = np.ndarray[Any, Any]
+Array = np.ndarray
 
 
 def dft(x: T, inverse: bool) -> T:
@@ -161,7 +162,7 @@ _MAKERS = {
 
 @functools.lru_cache(_KEPT)
 def _table(
-    kind: Any, name: str, n: int, size: int, inverse: bool, dtype: DType, device: Any
-) -> Any:
+    kind: type[T], name: str, n: int, size: int, inverse: bool, dtype: DType, device: Placement
+) -> T:
     """A table as a tensor."""
     return kind(_MAKERS[name](n, size, inverse).astype(_to_np_dtype(dtype)), device=device)

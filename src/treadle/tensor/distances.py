@@ -7,10 +7,11 @@ x.renorm(2, 0, 1.0)          -> the rows of x, none longer than 1
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .arithmetic import Arithmetic
+from .operands import Operand
 from .shapes import broadcast_shapes, resolve_axis
 
 __all__ = ["Distances"]
@@ -21,7 +22,7 @@ class Distances(Arithmetic):
 
     __slots__ = ()
 
-    def dist(self, other: Any, p: float = 2) -> Self:
+    def dist(self, other: Operand, p: float = 2) -> Self:
         """The p-norm of all elements of the difference, a scalar float; shapes broadcast.
 
         Floats or complex numbers. Raises ShapeError, DTypeError for anything else.
@@ -29,7 +30,7 @@ class Distances(Arithmetic):
         return self.sub(other).vector_norm(p)
 
     def pairwise_distance(
-        self, other: Any, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
+        self, other: Operand, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False
     ) -> Self:
         """The p-norm along the last axis of the difference plus `eps`; shapes broadcast.
 

@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from types import NotImplementedType
+from typing import Self, cast
 
 from ..dtype import (
     DType,
@@ -27,12 +28,22 @@ from ..engine.storages import Moves, on_the_way, shown, storage_of
 from ..errors import DTypeError, ShapeError
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.shape import same_size
+from ..ir.shape import Shape, same_size
 from .core import Core
 from .images import check_image, into_image
 from .inplace import check_leaf, check_writable, write
-from .operands import check_device, is_scalar, operands, plain, rank, scalar_node, weak_dtype
+from .operands import (
+    Operand,
+    check_device,
+    is_scalar,
+    operands,
+    plain,
+    rank,
+    scalar_node,
+    weak_dtype,
+)
 from .shapes import broadcast_shapes, expand
+from .types import DTypeLike
 
 __all__ = ["Elementwise"]
 
@@ -44,7 +55,7 @@ class Elementwise(Core):
 
     # -- making operands ----------------------------------------------------------------------
 
-    def _operand(self, name: str, other: Any) -> Any:
+    def _operand(self, name: str, other: Operand) -> Self | complex:
         """`other` as a tensor or Python scalar. Raises DTypeError for anything else."""
         found = self._accept(other)
         if found is NotImplemented:
@@ -54,9 +65,11 @@ class Elementwise(Core):
             )
         return found
 
-    def _accept(self, other: Any) -> Any:
-        if isinstance(other, Core) or is_scalar(other):
+    def _accept(self, other: object) -> Self | complex | NotImplementedType:
+        if is_scalar(other):
             return other
+        if isinstance(other, Core):
+            return cast("Self", other)
         if isinstance(other, Node):
             return type(self)._of(other.cast(dtypes.default_int), self.device)
         library = type(other).__module__.partition(".")[0]
@@ -74,7 +87,7 @@ class Elementwise(Core):
             return type(self)._of(_shaped(node, from_numpy.shape), self.device)
         return NotImplemented
 
-    def _binary(self, op: Op, name: str, other: Any, reverse: bool = False) -> Self:
+    def _binary(self, op: Op, name: str, other: Operand, reverse: bool = False) -> Self:
         other = self._operand(name, other)
         a, b = operands(name, self, other)
         node = alu(op, b, a) if reverse else alu(op, a, b)
@@ -89,7 +102,7 @@ class Elementwise(Core):
 
     # -- dtypes -------------------------------------------------------------------------------
 
-    def cast(self, dtype: Any) -> Self:
+    def cast(self, dtype: DTypeLike) -> Self:
         """Each element converted: float to integer truncates, anything to bool is `!= 0`.
 
         `dtypes.imagef((height, width))` and `imageh` give float32 values that are computed once,
@@ -140,11 +153,11 @@ class Elementwise(Core):
 
     # -- arithmetic ---------------------------------------------------------------------------
 
-    def add(self, x: Any, reverse: Any = False) -> Self:
+    def add(self, x: Operand, reverse: bool = False) -> Self:
         """The sum, elementwise: shapes broadcast, dtypes promote. Raises ShapeError."""
         return self._binary(Op.ADD, "add", x, reverse)
 
-    def sub(self, x: Any, reverse: Any = False) -> Self:
+    def sub(self, x: Operand, reverse: bool = False) -> Self:
         """`self - x`, elementwise; shapes broadcast, dtypes promote.
 
         Raises ShapeError, DTypeError for two bools: use `^`.
@@ -153,11 +166,11 @@ class Elementwise(Core):
             raise DTypeError("[sub] bools have no difference; use ^ or logical_not()")
         return self._binary(Op.SUB, "sub", x, reverse)
 
-    def mul(self, x: Any, reverse: Any = False) -> Self:
+    def mul(self, x: Operand, reverse: bool = False) -> Self:
         """The product, elementwise: shapes broadcast, dtypes promote. Raises ShapeError."""
         return self._binary(Op.MUL, "mul", x, reverse)
 
-    def div(self, x: Any, reverse: Any = False, rounding_mode: str | None = None) -> Self:
+    def div(self, x: Operand, reverse: bool = False, rounding_mode: str | None = None) -> Self:
         """`self / x` of each element; shapes broadcast, dtypes promote, integers give floats.
 
         `rounding_mode` "trunc" or "floor" rounds the quotient, which stays an integer then; another
@@ -177,7 +190,7 @@ class Elementwise(Core):
         kind = least_upper_float(a.dtype)
         return self._result(alu(Op.FDIV, first.cast(kind), second.cast(kind)), *_tensors(x))
 
-    def idiv(self, x: Any, reverse: Any = False) -> Self:
+    def idiv(self, x: Operand, reverse: bool = False) -> Self:
         """The quotient rounded towards zero, elementwise; an integer over 0 gives 0.
 
         `//` and `floor_divide` round down. Shapes broadcast, dtypes promote; bools give int32.
@@ -192,7 +205,7 @@ class Elementwise(Core):
             return self._result(alu(Op.TRUNC, quotient).cast(a.dtype), *_tensors(x))
         return self._result(_truncating(first, second), *_tensors(x))
 
-    def floor_divide(self, x: Any, reverse: Any = False) -> Self:
+    def floor_divide(self, x: Operand, reverse: bool = False) -> Self:
         """The exact quotient, rounded down, elementwise: `//`. An integer over 0 gives 0.
 
         With an infinity it is the quotient itself, as the Array API has it. Shapes broadcast,
@@ -208,7 +221,7 @@ class Elementwise(Core):
             node = alu(Op.IDIV, _no_bool(first), _no_bool(second))
         return self._result(node, *_tensors(x))
 
-    def mod(self, x: Any, reverse: Any = False) -> Self:
+    def mod(self, x: Operand, reverse: bool = False) -> Self:
         """`self - x * floor(self / x)`, elementwise: the sign is that of `x`.
 
         Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
@@ -222,21 +235,21 @@ class Elementwise(Core):
         """-x, elementwise, in its dtype; of bools `logical_not`."""
         return self.logical_not() if self.dtype.is_bool else self._unary(Op.NEG)
 
-    def maximum(self, x: Any) -> Self:
+    def maximum(self, x: Operand) -> Self:
         """The larger of two elements; NaN if either is. Shapes broadcast, dtypes promote.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
         return self._extreme(Op.MAX, "maximum", x)
 
-    def minimum(self, x: Any) -> Self:
+    def minimum(self, x: Operand) -> Self:
         """The smaller of two elements; NaN if either is. Shapes broadcast, dtypes promote.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
         return self._extreme(Op.MIN, "minimum", x)
 
-    def _extreme(self, op: Op, name: str, x: Any) -> Self:
+    def _extreme(self, op: Op, name: str, x: Operand) -> Self:
         """With a constant, too, equals share the gradient: it is put as a value of its own."""
         x = self._operand(name, x)
         a, b = operands(name, self, x)
@@ -245,38 +258,38 @@ class Elementwise(Core):
             a, b = (_value_of_constant(node, shape) for node in (a, b))
         return self._result(alu(op, a, b), *_tensors(x))
 
-    def _at_least(self, name: str, x: Any) -> Self:
+    def _at_least(self, name: str, x: Operand) -> Self:
         """The larger of element and `x`; where they are equal the constant takes the gradient."""
         return self._binary(Op.MAX, name, x)
 
-    def _at_most(self, name: str, x: Any) -> Self:
+    def _at_most(self, name: str, x: Operand) -> Self:
         """The smaller of element and `x`; where they are equal the constant takes the gradient."""
         return self._binary(Op.MIN, name, x)
 
     # -- bits ---------------------------------------------------------------------------------
 
-    def _bits(self, op: Op, name: str, x: Any, reverse: Any, bools: Any = True) -> Self:
+    def _bits(self, op: Op, name: str, x: Operand, reverse: bool, bools: bool = True) -> Self:
         x = self._operand(name, x)
         for dtype in (self.dtype, _dtype_of(x)):
             if dtype.is_float or (dtype.is_bool and not bools):
                 raise DTypeError(f"[{name}] needs integers, not {dtype.name}")
         return self._binary(op, name, x, reverse)
 
-    def bitwise_and(self, x: Any, reverse: Any = False) -> Self:
+    def bitwise_and(self, x: Operand, reverse: bool = False) -> Self:
         """self & x of integers or bools, elementwise; shapes broadcast, dtypes promote.
 
         Raises DTypeError for others, ShapeError.
         """
         return self._bits(Op.AND, "bitwise_and", x, reverse)
 
-    def bitwise_or(self, x: Any, reverse: Any = False) -> Self:
+    def bitwise_or(self, x: Operand, reverse: bool = False) -> Self:
         """self | x of integers or bools, elementwise; shapes broadcast, dtypes promote.
 
         Raises DTypeError for others, ShapeError.
         """
         return self._bits(Op.OR, "bitwise_or", x, reverse)
 
-    def bitwise_xor(self, x: Any, reverse: Any = False) -> Self:
+    def bitwise_xor(self, x: Operand, reverse: bool = False) -> Self:
         """self ^ x of integers or bools, elementwise; shapes broadcast, dtypes promote.
 
         Raises DTypeError for others, ShapeError.
@@ -289,14 +302,14 @@ class Elementwise(Core):
             return self.logical_not()
         return self._bits(Op.XOR, "bitwise_not", -1, False)
 
-    def lshift(self, x: Any, reverse: Any = False) -> Self:
+    def lshift(self, x: Operand, reverse: bool = False) -> Self:
         """self << x of integers, elementwise; shapes broadcast, dtypes promote.
 
         Raises DTypeError for others, ShapeError.
         """
         return self._bits(Op.SHL, "lshift", x, reverse, bools=False)
 
-    def rshift(self, x: Any, reverse: Any = False) -> Self:
+    def rshift(self, x: Operand, reverse: bool = False) -> Self:
         """self >> x of integers, elementwise; shapes broadcast, dtypes promote.
 
         Raises DTypeError for others, ShapeError.
@@ -305,42 +318,42 @@ class Elementwise(Core):
 
     # -- comparison and selection -------------------------------------------------------------
 
-    def _compared(self, name: str, x: Any) -> Self:
+    def _compared(self, name: str, x: Operand) -> Self:
         x = self._operand(name, x)
         if (known := _known(name, self.dtype, x)) is not None:
             return self._result(expand(Node.const(dtypes.bool, known), self.shape))
         return self._result(_COMPARISONS[name](*operands(name, self, x)), *_tensors(x))
 
-    def lt(self, x: Any) -> Self:
+    def lt(self, x: Operand) -> Self:
         """Where self < x, as bool; shapes broadcast.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
         return self._compared("lt", x)
 
-    def gt(self, x: Any) -> Self:
+    def gt(self, x: Operand) -> Self:
         """Where self > x, as bool; shapes broadcast.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
         return self._compared("gt", x)
 
-    def eq(self, x: Any) -> Self:
+    def eq(self, x: Operand) -> Self:
         """Where self == x, as bool; shapes broadcast. Raises ShapeError."""
         return self._compared("eq", x)
 
-    def ne(self, x: Any) -> Self:
+    def ne(self, x: Operand) -> Self:
         """Where self != x, as bool; shapes broadcast. Raises ShapeError."""
         return self._compared("ne", x)
 
-    def le(self, x: Any) -> Self:
+    def le(self, x: Operand) -> Self:
         """Where self <= x, as bool; shapes broadcast.
 
         Raises ShapeError, and DTypeError for complex numbers.
         """
         return self._compared("le", x)
 
-    def ge(self, x: Any) -> Self:
+    def ge(self, x: Operand) -> Self:
         """Where self >= x, as bool; shapes broadcast.
 
         Raises ShapeError, and DTypeError for complex numbers.
@@ -351,21 +364,21 @@ class Elementwise(Core):
         """Where elements are 0 or False, as bool in this shape."""
         return self._result(alu(Op.XOR, self.node.cast(dtypes.bool), Node.const(dtypes.bool, True)))
 
-    def logical_and(self, x: Any) -> Self:
+    def logical_and(self, x: Operand) -> Self:
         """Where both differ from 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_and(self._as_tensor("logical_and", x).bool())
 
-    def logical_or(self, x: Any) -> Self:
+    def logical_or(self, x: Operand) -> Self:
         """Where either differs from 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_or(self._as_tensor("logical_or", x).bool())
 
-    def _as_tensor(self, name: str, x: Any) -> Self:
+    def _as_tensor(self, name: str, x: Operand) -> Self:
         x = self._operand(name, x)
         if is_scalar(x):
             x = type(self)._of(_node_as(name, x, _common_dtype(self, x)), self.device)
         return x
 
-    def where(self, x: Any, y: Any) -> Self:
+    def where(self, x: Operand, y: Operand) -> Self:
         """`x` where this tensor is true, else `y`; all three broadcast, dtypes of the two promote.
 
         Raises ShapeError.
@@ -382,7 +395,7 @@ class Elementwise(Core):
 
     # -- in place -----------------------------------------------------------------------------
 
-    def assign(self, x: Any) -> Self:
+    def assign(self, x: Operand) -> Self:
         """Overwrite the values, in this tensor's memory; `x` has its shape and dtype.
 
         Assigned to a view of a buffer, the buffer's own tensor changes too; other views taken
@@ -395,7 +408,7 @@ class Elementwise(Core):
         self._write(value, expand(value.node, self.shape))
         return self
 
-    def _as_value(self, x: Any) -> Self:
+    def _as_value(self, x: Operand) -> Self:
         """`x` as a tensor of this dtype. Raises ShapeError or DTypeError."""
         x = self._operand("assign", x)
         if is_scalar(x):
@@ -451,11 +464,11 @@ class Elementwise(Core):
         return self.assign(result)
 
 
-def _shaped(node: Node, shape: Any) -> Node:
+def _shaped(node: Node, shape: Shape) -> Node:
     return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 
-def _fits(shape: Any, wanted: Any) -> bool:
+def _fits(shape: Shape, wanted: Shape) -> bool:
     """Whether `shape` broadcasts to `wanted`."""
     if len(shape) > len(wanted):
         return False
@@ -470,28 +483,31 @@ def _unfit(dtype: DType, wanted: DType) -> DTypeError:
     )
 
 
-def _tensors(value: Any) -> tuple[Core, ...]:
+def _tensors(value: Core | complex) -> tuple[Core, ...]:
     return (value,) if isinstance(value, Core) else ()
 
 
-def _dtype_of(value: Any) -> DType:
+def _dtype_of(value: object) -> DType:
     return value.dtype if isinstance(value, Core) else dtypes.from_py(value)
 
 
-def _common_dtype(x: Any, y: Any) -> DType:
-    if is_scalar(x) and is_scalar(y):
+def _common_dtype(x: Core | complex, y: Core | complex) -> DType:
+    if is_scalar(x):
+        return _known_common(x, y)
+    return weak_dtype(y, x.dtype) if is_scalar(y) else least_upper_dtype(x.dtype, y.dtype)
+
+
+def _known_common(x: complex, y: Core | complex) -> DType:
+    if is_scalar(y):
         return least_upper_dtype(dtypes.from_py(x), dtypes.from_py(y))
-    if is_scalar(x) or is_scalar(y):
-        tensor, scalar = (y, x) if is_scalar(x) else (x, y)
-        return weak_dtype(scalar, tensor.dtype)
-    return least_upper_dtype(x.dtype, y.dtype)
+    return weak_dtype(x, y.dtype)
 
 
-def _node_as(name: str, value: Any, dtype: DType) -> Node:
+def _node_as(name: str, value: Core | complex, dtype: DType) -> Node:
     return value.node.cast(dtype) if isinstance(value, Core) else scalar_node(name, value, dtype)
 
 
-def _value_of_constant(node: Node, shape: Any) -> Node:
+def _value_of_constant(node: Node, shape: Shape) -> Node:
     if node.op is not Op.CONST:
         return node
     return expand(Node(Op.DETACH, node.dtype, (node,)), shape)
@@ -519,7 +535,7 @@ def _no_bool(node: Node) -> Node:
     return node.cast(dtypes.default_int) if node.dtype.is_bool else node
 
 
-def _known(name: str, dtype: DType, x: Any) -> bool | None:
+def _known(name: str, dtype: DType, x: Core | complex) -> bool | None:
     """How integers of `dtype` compare with a Python integer beyond all of them."""
     if not isinstance(x, int) or not (kind := weak_dtype(x, dtype)).is_int:
         return None

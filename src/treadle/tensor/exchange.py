@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from ..backends import BACKENDS
 from ..engine.devices import Device
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from .core import Core
 
-    Array = np.ndarray[Any, Any]
+    Array = np.ndarray
 
 __all__ = ["device_of", "exported", "home_of", "imported", "in_place", "is_shareable", "placed"]
 
@@ -100,7 +100,7 @@ def exported(
     if wanted == home and home[0] == dlpack.CUDA:
         array, copied = array_there(tensor)
         capsule = _capsule(tensor, array, copied, home, versioned, copy)
-        order_with(tensor.device, stream)
+        order_with(cast("str", tensor.device), stream)
         return capsule
     if wanted != _HOST:
         raise ExchangeError(

@@ -10,16 +10,21 @@ What is factored is a HOST node, like all decompositions: see `Decompositions`.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self, TypeVar, cast
 
 from ..errors import ShapeError
 from ..ir.node import Node
 from ..transforms import matrices
 from .decompositions import in_memory
 from .descriptive import Descriptive
+from .operands import Operand
 from .shapes import resolve_axis
+from .types import Axes
 
 __all__ = ["Factors"]
+
+T = TypeVar("T", bound=Descriptive)
 
 
 class Factors(Descriptive):
@@ -29,7 +34,7 @@ class Factors(Descriptive):
 
     # -- products -----------------------------------------------------------------------------
 
-    def inner(self, other: Any) -> Self:
+    def inner(self, other: Operand) -> Self:
         """Sums of products over the last axes of both: (.., k) and (*, k) give (.., *).
 
         With a scalar it is the product. Dtypes promote. Raises ShapeError.
@@ -191,7 +196,7 @@ class Factors(Descriptive):
             )
         return self.reshape((math.prod(front), math.prod(back))).inv().reshape((*back, *front))
 
-    def tensorsolve(self, b: Self, dims: Any = None) -> Self:
+    def tensorsolve(self, b: Self, dims: Axes = None) -> Self:
         """The x for which the sum over all its axes of self * x is b; self is (*b.shape, *x.shape).
 
         `dims`: axes of self that are moved to its end first. float32, float64 or complex. Raises
@@ -199,7 +204,9 @@ class Factors(Descriptive):
         """
         a = self
         if dims is not None:
-            moved = [resolve_axis("tensorsolve", axis, self.ndim) for axis in dims]
+            moved = [
+                resolve_axis("tensorsolve", axis, self.ndim) for axis in cast("Sequence[int]", dims)
+            ]
             a = self.permute([*(i for i in range(self.ndim) if i not in moved), *moved])
         shape = a.shape[b.ndim :]
         if math.prod(shape) != b.numel() or math.prod(a.shape[: b.ndim]) != b.numel():
@@ -227,8 +234,8 @@ def _best_order(sizes: list[int]) -> dict[tuple[int, int], int]:
     return cuts
 
 
-def _product(chain: list[Any], cuts: dict[tuple[int, int], int]) -> Any:
-    def between(i: int, j: int) -> Any:
+def _product(chain: list[T], cuts: dict[tuple[int, int], int]) -> T:
+    def between(i: int, j: int) -> T:
         if i == j:
             return chain[i]
         return between(i, cuts[i, j]).dot(between(cuts[i, j] + 1, j))

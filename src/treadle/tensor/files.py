@@ -14,10 +14,11 @@ from __future__ import annotations
 import math
 import mmap
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from ..dtype import DType, dtypes
 from ..errors import DeviceError, ShapeError, UserError
+from .state import State
 
 if TYPE_CHECKING:
     import numpy as np
@@ -26,8 +27,10 @@ __all__ = ["disk_path", "mapped_file", "of_disk", "of_path"]
 
 _PREFIX = "disk:"
 
+T = TypeVar("T", bound=State)
 
-def disk_path(device: Any) -> str | None:
+
+def disk_path(device: object) -> str | None:
     """The path that a device such as "disk:/tmp/x" names, or None for another device."""
     if not isinstance(device, str) or not device.lower().startswith(_PREFIX):
         return None
@@ -37,7 +40,7 @@ def disk_path(device: Any) -> str | None:
     return path
 
 
-def mapped_file(path: Any) -> np.ndarray[Any, Any]:
+def mapped_file(path: str | bytes | os.PathLike[str]) -> np.ndarray:
     """The bytes of a file as a uint8 vector, mapped copy-on-write. Raises OSError."""
     import numpy as np
 
@@ -47,7 +50,7 @@ def mapped_file(path: Any) -> np.ndarray[Any, Any]:
         return np.frombuffer(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY), np.uint8)
 
 
-def of_path(kind: Any, path: Any, dtype: DType | None) -> Any:
+def of_path(kind: type[T], path: os.PathLike[str], dtype: DType | None) -> T:
     """A tensor of the class `kind` over a file's bytes, or over elements of `dtype`.
 
     Raises UserError for a file that cannot be read, ShapeError where its size does not fit.
@@ -65,7 +68,9 @@ def of_path(kind: Any, path: Any, dtype: DType | None) -> Any:
     return _over(kind, data, (data.size // element.itemsize,), element)
 
 
-def of_disk(kind: Any, path: str, shape: tuple[int, ...], dtype: DType, values: Any = None) -> Any:
+def of_disk(
+    kind: type[T], path: str, shape: tuple[int, ...], dtype: DType, values: np.ndarray | None = None
+) -> T:
     """A tensor over a file, which is made or grows where it is too small; `values`, an array, are
     written to it.
 
@@ -78,7 +83,7 @@ def of_disk(kind: Any, path: str, shape: tuple[int, ...], dtype: DType, values: 
         with open(os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_BINARY", 0)), "r+b") as f:
             if os.fstat(f.fileno()).st_size < nbytes:
                 f.truncate(nbytes)
-            memory: Any = mmap.mmap(f.fileno(), nbytes) if nbytes else b""
+            memory = mmap.mmap(f.fileno(), nbytes) if nbytes else b""
     except OSError as error:
         raise UserError(f"[disk] {path} cannot be written: {error.strerror}") from error
     data = np.frombuffer(memory, np.uint8)
@@ -87,7 +92,7 @@ def of_disk(kind: Any, path: str, shape: tuple[int, ...], dtype: DType, values: 
     return _over(kind, data, shape, dtype)
 
 
-def _over(kind: Any, data: np.ndarray[Any, Any], shape: tuple[int, ...], dtype: DType) -> Any:
+def _over(kind: type[T], data: np.ndarray, shape: tuple[int, ...], dtype: DType) -> T:
     if not data.size:
         return kind.zeros(shape, dtype=dtype, device="CPU")
     return kind.from_blob(

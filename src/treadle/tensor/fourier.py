@@ -12,17 +12,27 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Protocol, Self, TypeVar
 
 from ..dtype import complex_of, dtypes, to_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .dft import dft, dft_to_real, real_dft
 from .norms import Norms
 from .shapes import resolve_axes, resolve_axis
+from .types import Axes, DeviceLike, DTypeLike
 
 __all__ = ["Fourier"]
 
 _OPPOSITE = {"backward": "forward", "forward": "backward", "ortho": "ortho"}
+
+
+T = TypeVar("T")
+
+
+class _AlongOne(Protocol[T]):
+    """A transform along one axis."""
+
+    def __call__(self, x: T, n: int | None, axis: int, norm: str | None, /) -> T: ...
 
 
 class Fourier(Norms):
@@ -229,7 +239,7 @@ class Fourier(Norms):
 
     @classmethod
     def fftfreq(
-        cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
+        cls, n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None
     ) -> Self:  # fmt: skip
         """The frequency of each element of an `fft` of `n` numbers that are `d` apart: (n,).
 
@@ -241,7 +251,7 @@ class Fourier(Norms):
 
     @classmethod
     def rfftfreq(
-        cls, n: int, d: float = 1.0, *, dtype: Any = None, device: str | None = None
+        cls, n: int, d: float = 1.0, *, dtype: DTypeLike | None = None, device: DeviceLike = None
     ) -> Self:  # fmt: skip
         """The frequency of each element of an `rfft` of `n` numbers that are `d` apart: (n // 2 +
         1,).
@@ -253,7 +263,11 @@ class Fourier(Norms):
 
     @classmethod
     def _frequencies(
-        cls, spans: Sequence[tuple[int, int]], period: float, dtype: Any, device: Any
+        cls,
+        spans: Sequence[tuple[int, int]],
+        period: float,
+        dtype: DTypeLike | None,
+        device: DeviceLike,
     ) -> Self:
         import numpy as np
 
@@ -264,7 +278,7 @@ class Fourier(Norms):
         with np.errstate(divide="ignore", invalid="ignore"):
             return cls(places / period, device=device, dtype=kind)
 
-    def fftshift(self, axes: Any = None) -> Self:
+    def fftshift(self, axes: Axes = None) -> Self:
         """Frequency 0 moved to the middle of some axes, or all; shape and dtype stay.
 
         Raises IndexOutOfRange.
@@ -272,7 +286,7 @@ class Fourier(Norms):
         at = resolve_axes("fftshift", axes, self.ndim)
         return self.roll([self.shape[axis] // 2 for axis in at], list(at)) if at else self
 
-    def ifftshift(self, axes: Any = None) -> Self:
+    def ifftshift(self, axes: Axes = None) -> Self:
         """The inverse of `fftshift`, of some axes or all; shape and dtype stay.
 
         Raises IndexOutOfRange.
@@ -340,11 +354,16 @@ class Fourier(Norms):
 
     def _along(
         self, name: str, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None,
-        transform: Any,
+        transform: _AlongOne[Self],
     ) -> Self:  # fmt: skip
         return self._complex()._each(self._pairs(name, s, axes), norm, transform)
 
-    def _each(self, pairs: list[tuple[int, int | None]], norm: str | None, transform: Any) -> Self:
+    def _each(
+        self,
+        pairs: list[tuple[int, int | None]],
+        norm: str | None,
+        transform: _AlongOne[Self],
+    ) -> Self:
         result = self
         for axis, size in reversed(pairs):
             result = transform(result, size, axis, norm)

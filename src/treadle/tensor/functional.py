@@ -9,18 +9,22 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Self
+from typing import Self, TypeVar
 
-from ..dtype import dtypes, least_upper_dtype
+from ..dtype import DType, dtypes, least_upper_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
+from ..ir.shape import Shape
 from .checks import check_attention, check_labels, check_targets, check_vectors
 from .losses import reduced
 from .shapes import broadcast_shapes, resolve_axes
 from .subscript import check_places
 from .synonyms import Synonyms
+from .types import Axes, DTypeLike
 
 __all__ = ["Functional"]
+
+T = TypeVar("T", bound=Synonyms)
 
 
 class Functional(Synonyms):
@@ -28,7 +32,9 @@ class Functional(Synonyms):
 
     __slots__ = ()
 
-    def linear(self, weight: Self, bias: Self | None = None, dtype: Any = None) -> Self:
+    def linear(
+        self, weight: Self, bias: Self | None = None, dtype: DTypeLike | None = None
+    ) -> Self:
         """`self @ weight + bias`: (.., k) with (k, n) to (.., n); a 1-D weight multiplies element
         by element.
 
@@ -40,13 +46,13 @@ class Functional(Synonyms):
         x = self.mul(weight) if weight.ndim == 1 else self.dot(weight)
         return x if bias is None else x._binary(Op.ADD, "linear", bias)
 
-    def sequential(self, ll: Sequence[Callable[[Any], Any]]) -> Self:
+    def sequential(self, ll: Sequence[Callable[[Self], Self]]) -> Self:
         """Each callable in turn, on the result of the one before; the last one's shape
         and dtype.
         """
         return functools.reduce(lambda x, f: f(x), ll, self)
 
-    def layernorm(self, axis: Any = -1, eps: Any = 1e-05) -> Self:
+    def layernorm(self, axis: Axes = -1, eps: float = 1e-05) -> Self:
         """Mean 0 and variance 1 over some axes, the last one by default; the shape stays, integers
         give floats.
 
@@ -60,7 +66,7 @@ class Functional(Synonyms):
         return centred.mul(scale).cast(self._float().dtype)
 
     def batchnorm(
-        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Any = 1
+        self, weight: Self | None, bias: Self | None, mean: Self, invstd: Self, axis: Axes = 1
     ) -> Self:
         """`(self - mean) * weight * invstd + bias`, each a vector along `axis`; dtypes promote.
 
@@ -80,7 +86,7 @@ class Functional(Synonyms):
         x = x.mul(scale)
         return x if bias is None else x.add(bias.reshape(shape))
 
-    def dropout(self, p: Any = 0.5) -> Self:
+    def dropout(self, p: float = 0.5) -> Self:
         """While training, each element 0 with probability `p`, the others scaled by 1 / (1 - p).
 
         Shape and dtype stay, integers give floats then; when not training the values stay, too.
@@ -88,7 +94,7 @@ class Functional(Synonyms):
         """
         return self._dropped("dropout", self.shape, p)
 
-    def _dropped(self, name: str, shape: Any, p: Any) -> Self:
+    def _dropped(self, name: str, shape: Shape, p: float) -> Self:
         """`dropout` with one random number for each element of `shape`, which broadcasts."""
         if not 0 <= p <= 1:
             raise ArgumentError(f"[{name}] p is a probability, not {p}")
@@ -100,8 +106,8 @@ class Functional(Synonyms):
         return kept.where(self, 0).div(1.0 - p)
 
     def scaled_dot_product_attention(
-        self, key: Self, value: Self, attn_mask: Self | None = None, dropout_p: Any = 0.0,
-        is_causal: Any = False, enable_gqa: Any = False, scale: float | None = None,
+        self, key: Self, value: Self, attn_mask: Self | None = None, dropout_p: float = 0.0,
+        is_causal: bool = False, enable_gqa: bool = False, scale: float | None = None,
     ) -> Self:  # fmt: skip
         """softmax(self @ key.T * scale + mask) @ value, on the last two axes.
 
@@ -194,7 +200,7 @@ class Functional(Synonyms):
         return reduced(rows if weight is None else rows.mul(weight), reduction)
 
     def sparse_categorical_crossentropy(
-        self, Y: Self, ignore_index: int = -1, label_smoothing: Any = 0.0, reduction: str = "mean"
+        self, Y: Self, ignore_index: int = -1, label_smoothing: float = 0.0, reduction: str = "mean"
     ) -> Self:
         """Cross entropy of logits (.., classes) with integer labels (..).
 
@@ -207,7 +213,7 @@ class Functional(Synonyms):
         return _of_labels(logs, Y, self.ndim - 1, None, ignore_index, label_smoothing, reduction)
 
     def cross_entropy(
-        self, Y: Self, reduction: str = "mean", label_smoothing: Any = 0.0,
+        self, Y: Self, reduction: str = "mean", label_smoothing: float = 0.0,
         weight: Self | None = None, ignore_index: int = -100,
     ) -> Self:  # fmt: skip
         """Cross entropy of logits (N, classes, ...) with integer labels (N, ...) or probabilities.
@@ -259,8 +265,8 @@ class Functional(Synonyms):
 
 
 def _of_labels(
-    logs: Any, labels: Any, axis: int, weight: Any, ignored: int, smoothing: float, reduction: str
-) -> Any:
+    logs: T, labels: T, axis: int, weight: T | None, ignored: int, smoothing: float, reduction: str
+) -> T:
     """Cross entropy of log-probabilities along `axis` with the labels of all but that axis."""
     counted = labels.ne(ignored) if _holds(labels.dtype, ignored) else labels.eq(labels)
     unused = ignored if _holds(labels.dtype, ignored) else None
@@ -276,11 +282,11 @@ def _of_labels(
     return rows.sum().div(factors.sum()) if reduction == "mean" else reduced(rows, reduction)
 
 
-def _holds(dtype: Any, value: int) -> bool:
+def _holds(dtype: DType, value: int) -> bool:
     return dtype.min <= value <= dtype.max
 
 
-def _at_labels(logs: Any, labels: Any, axis: int) -> Any:
+def _at_labels(logs: T, labels: T, axis: int) -> T:
     """The entry of each row (along `axis`) that its label names; 0 for labels out of range.
 
     A masked sum, not a gather: it joins the loops of the softmax, and so does its gradient.
@@ -291,7 +297,7 @@ def _at_labels(logs: Any, labels: Any, axis: int) -> Any:
     return labels.unsqueeze(axis).eq(classes.reshape(*shape)).where(logs, 0.0).sum(axis)
 
 
-def _weights(scores: Any) -> Any:
+def _weights(scores: T) -> T:
     """softmax(-1), but 0 in rows of -inf alone, which a mask leaves without anything."""
     most = scores.max(-1, keepdim=True).detach()
     exps = scores.sub(most.eq(-math.inf).where(0.0, most)).exp()

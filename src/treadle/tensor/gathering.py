@@ -8,7 +8,7 @@ Places outside an axis read as 0 and are not written.
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import DType, dtypes, sum_acc_dtype
 from ..errors import DTypeError, ShapeError
@@ -16,10 +16,11 @@ from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
 from .checks import check_index
-from .operands import check_device, is_scalar
+from .operands import Operand, check_device, is_scalar
 from .reduce import Reduce
 from .shapes import aligned, resolve_axis
 from .subscript import check_places
+from .types import Extent
 
 __all__ = ["Gathering"]
 
@@ -91,7 +92,7 @@ class Gathering(Reduce):
         arg = GatherArg(axis, along=True)
         return self._result(Node(Op.GATHER, self.dtype, (lines.node, index.node), arg))
 
-    def scatter(self, dim: int, index: Self, src: Any, reduce: str | None = None) -> Self:
+    def scatter(self, dim: int, index: Self, src: Operand, reduce: str | None = None) -> Self:
         """A copy with `src` written to the integers `index` along one axis; the last of equals
         stays.
 
@@ -106,7 +107,7 @@ class Gathering(Reduce):
         op = None if reduce is None else _REDUCERS[reduce]
         return self._scatter("scatter", dim, index, src, op)
 
-    def _scatter_source(self, name: str, index: Self, src: Any) -> Self:
+    def _scatter_source(self, name: str, index: Self, src: Operand) -> Self:
         src = self._operand(name, src)
         if is_scalar(src):
             return self._filled(src).expand(index.shape)
@@ -125,7 +126,7 @@ class Gathering(Reduce):
             )
         return src.shrink_to(index.shape)
 
-    def _scatter(self, name: str, dim: int, index: Self, src: Any, op: Op | None) -> Self:
+    def _scatter(self, name: str, dim: int, index: Self, src: Self, op: Op | None) -> Self:
         axis = resolve_axis(name, dim, self.ndim)
         index = self._check_index(name, axis, index)
         if not self.ndim:
@@ -141,12 +142,12 @@ class Gathering(Reduce):
             index, src = wide.add(1).pad_to(lines).sub(1), src.pad_to(lines)
         return self._scattered(index, src, ScatterArg(axis, op, along=True))
 
-    def _beside(self, index: Self) -> zip[tuple[Any, Any]]:
+    def _beside(self, index: Self) -> zip[tuple[Extent, Extent]]:
         """The sizes of this tensor, each with that of `index` on the same axis."""
         return zip(self.shape, index.shape, strict=True)
 
     def scatter_reduce(
-        self, dim: int, index: Self, src: Any, reduce: str, include_self: Any = True
+        self, dim: int, index: Self, src: Operand, reduce: str, include_self: bool = True
     ) -> Self:
         """A copy with `src` combined into the integers `index` along one axis.
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..dtype import ImageDType, dtypes
 from ..engine.devices import Device
 from ..errors import DeviceError, DTypeError, ShapeError
 from ..ir.node import Node
 from ..schedule.textures import as_texels
+from .types import Extent, Placement
 
 __all__ = ["check_image", "into_image"]
 
 
-def check_image(operation: str, image: ImageDType, device: Any, count: Any) -> None:
+def check_image(operation: str, image: ImageDType, device: Placement, count: Extent) -> None:
     """Raises where `count` elements cannot be a texture `image` on `device`.
 
     DTypeError if the device has no textures, or none so large, ShapeError if the count is another.

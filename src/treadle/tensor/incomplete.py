@@ -15,9 +15,10 @@ of a and 1 and Q beyond; the other one is 1 less that. Both are below 5e-7 (2e-1
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from ..dtype import dtypes
+from .operands import Operand
 from .probability import Probability
 
 __all__ = ["Incomplete"]
@@ -30,13 +31,15 @@ _STEPS, _FINE_STEPS = (48, -3.2, 3.4), (128, -3.7, 4.2)  # of the formula's vari
 _NEAR = 0.5  # up to there differences of exponentials, and of logarithms, are series
 _TERMS = 17
 
+T = TypeVar("T", bound=Probability)
+
 
 class Incomplete(Probability):
     """Gamma functions of two arguments."""
 
     __slots__ = ()
 
-    def igamma(self, other: Any) -> Self:
+    def igamma(self, other: Operand) -> Self:
         """P(self, other), the lower regularized incomplete gamma function; arguments broadcast.
 
         0 at other = 0, 1 at infinity; NaN where either argument is negative or both are 0 or
@@ -46,7 +49,7 @@ class Incomplete(Probability):
         lower, upper, is_lower = self._incomplete("igamma", other)
         return is_lower.where(lower, upper.neg().add(1.0)).cast(self._common_float(other))
 
-    def igammac(self, other: Any) -> Self:
+    def igammac(self, other: Operand) -> Self:
         """Q(self, other) = 1 - P(self, other), the upper one; see `igamma`.
 
         Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError, and DTypeError
@@ -55,7 +58,7 @@ class Incomplete(Probability):
         lower, upper, is_lower = self._incomplete("igammac", other)
         return is_lower.where(lower.neg().add(1.0), upper).cast(self._common_float(other))
 
-    def _incomplete(self, name: str, other: Any) -> tuple[Self, Self, Self]:
+    def _incomplete(self, name: str, other: Operand) -> tuple[Self, Self, Self]:
         """P, Q, and where it is P that is found."""
         a, x = self._broadcast_with(name, other)
         a, x = a._wide_pair(name, x)
@@ -132,7 +135,7 @@ class Incomplete(Probability):
         return near.where(t.square().mul(series), far.exp().sub(1.0).sub(far))
 
 
-def _defined(a: Incomplete, x: Incomplete) -> Any:
+def _defined(a: T, x: T) -> T:
     """Where a limit exists at the edges: neither negative nor both 0 or infinite."""
     both = a.eq(0).bitwise_and(x.eq(0)).bitwise_or(a.isinf().bitwise_and(x.isinf()))
     return a.ge(0).bitwise_and(x.ge(0)).bitwise_and(both.logical_not())

@@ -10,8 +10,8 @@ Negative places count from the end. Host-known places out of range raise; in a t
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Self
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Self
 
 from ..dtype import dtypes, to_dtype
 from ..engine.memory import from_host
@@ -19,13 +19,16 @@ from ..errors import DTypeError, ShapeError
 from ..ir.args import GatherArg, ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import size_product, strides_of
+from ..ir.shape import Shape, size_product, strides_of
 from .gathering import Gathering
 from .inplace import check_leaf, check_writable
-from .operands import check_device, is_scalar, scalar_node
+from .operands import Operand, check_device, is_scalar, scalar_node
 from .shapes import broadcast_shapes, expand, move_axes, reshape
 from .sorting import Sorting
 from .subscript import Subscript, as_subscript, check_places, parse
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Indexing"]
 
@@ -50,7 +53,7 @@ class Indexing(Sorting):
         """The parts along the first axis. Raises ArgumentError, a TypeError, for shape ()."""
         return (self[i] for i in range(len(self)))
 
-    def __setitem__(self, indices: Any, v: Any) -> None:
+    def __setitem__(self, indices: Any, v: Operand) -> None:
         """Write `v`, broadcast and converted, into a part. Views taken earlier keep their values.
 
         Of equal places, the last written stays. Raises IndexOutOfRange, SubscriptError, and
@@ -70,7 +73,7 @@ class Indexing(Sorting):
         part, value = new._value_for(plan, value)
         self._write(value, part(value.node), tuple(plan.moves), is_partial=bool(plan.advanced))
 
-    def _fill(self, mask: Any, value: Any) -> bool:
+    def _fill(self, mask: Gathering, value: Self | complex) -> bool:
         """`x[mask] = scalar` needs no places, and neither does a mask of one element."""
         if not is_scalar(value) and value.ndim:
             if mask.ndim:
@@ -83,7 +86,9 @@ class Indexing(Sorting):
         self.assign(mask.where(value, self).cast(self.dtype))
         return True
 
-    def _value_for(self, plan: Subscript, value: Any) -> tuple[Any, Self]:
+    def _value_for(
+        self, plan: Subscript, value: Self | complex
+    ) -> tuple[Callable[[Node], Node], Self]:
         """How `value` (second result) becomes what the view (this tensor) shall hold."""
         if is_scalar(value):
             value = self._filled(value)
@@ -142,7 +147,7 @@ class Indexing(Sorting):
             total = total.add(tensor.cast(wide).mul(stride))
         return expand(inside.where(total, -1).node, shape)
 
-    def _wrapped(self, index: Any, axis: int, size: Any) -> Self:
+    def _wrapped(self, index: Self | np.ndarray, axis: int, size: int) -> Self:
         """An index as a tensor, negative places counted from the end."""
         if isinstance(index, Gathering):
             index = index._result(check_places("getitem", index, axis, size, -size))
@@ -155,7 +160,7 @@ class Indexing(Sorting):
         node = from_host(self.device, to_dtype(dtype), index)
         return type(self)._of(reshape(node, index.shape), self.device)
 
-    def masked_select(self, mask: Any) -> Self:
+    def masked_select(self, mask: Self) -> Self:
         """The elements where `mask` is true, as a vector, in their dtype; both broadcast.
 
         Computes the mask now. Raises ShapeError.
@@ -164,7 +169,7 @@ class Indexing(Sorting):
         return self.expand(shape).flatten()[mask.expand(shape).flatten()]
 
 
-def _check_fits(shape: Any, wanted: Any) -> None:
+def _check_fits(shape: Shape, wanted: Shape) -> None:
     extra = len(shape) - len(wanted)
     trimmed = shape[extra:] if extra > 0 and all(n == 1 for n in shape[:extra]) else shape
     if broadcast_shapes("setitem", trimmed, wanted) != wanted:
@@ -174,12 +179,12 @@ def _check_fits(shape: Any, wanted: Any) -> None:
         )
 
 
-def _trim(node: Node, wanted: Any) -> Node:
+def _trim(node: Node, wanted: Shape) -> Node:
     extra = len(node.shape) - len(wanted)
     return reshape(node, node.shape[extra:]) if extra > 0 else node
 
 
-def _merged(view: Node, plan: Subscript) -> tuple[Node, list[int], tuple[Any, ...]]:
+def _merged(view: Node, plan: Subscript) -> tuple[Node, list[int], Shape]:
     """The advanced axes as one axis in front; the order of axes that did it."""
     axes = [axis for axis, _ in plan.advanced]
     rest = [axis for axis in range(len(view.shape)) if axis not in axes]

@@ -10,7 +10,7 @@ own gets some where a part is written, lazily: a fresh buffer, assigned what it 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from ..engine.memory import allocate, is_read_only
 from ..engine.realized import resolve
@@ -18,6 +18,7 @@ from ..engine.run import lock
 from ..engine.storages import (
     Moves,
     Storage,
+    Stored,
     base_of,
     bases_to_write,
     capturing,
@@ -57,7 +58,7 @@ T = TypeVar("T", bound="State")
 
 def moves_between(node: Node, base: Node) -> Moves:
     """The movements that lead from `base` to `node`."""
-    found: list[tuple[Op, Any]] = []
+    found: list[tuple[Op, object]] = []
     while node is not base:
         if node.op is not Op.DETACH:
             found.append((node.op, node.arg))
@@ -182,7 +183,7 @@ def write(tensor: State, value: Node, part: Moves = ()) -> None:
         written.add(storage)
 
 
-def _shown_by(view: State, storage: Storage) -> Node:
+def _shown_by(view: Stored, storage: Storage) -> Node:
     node, owner = shown(view._moves or (), storage.node), storage.tensor()
     is_graded = storage.is_graded or (owner is not None and owner.is_leaf)
     if is_graded and view._requires_grad is not True:
@@ -226,7 +227,7 @@ def _fresh(value: Node, storage: Storage) -> Node:
     size = size_product(value.shape)
     if not isinstance(size, int):
         raise ShapeError(f"[assign] memory of the symbolic shape {value.shape} cannot be owned")
-    buffer = allocate(storage.device, value.dtype, size)
+    buffer = allocate(cast("str", storage.device), value.dtype, size)
     return _effect(buffer, buffer, reshape(value, (size,)))
 
 

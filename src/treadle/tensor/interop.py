@@ -19,7 +19,7 @@ import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, SupportsIndex
 
 from ..array_namespace import array_namespace
 from ..dtype import DType, ImageDType, dtypes, to_dtype
@@ -43,9 +43,11 @@ from .exchange import device_of, exported, home_of, imported, in_place, placed
 from .images import check_image
 from .inplace import over_memory
 from .shapes import reshape
+from .types import DTypeLike
 
 if TYPE_CHECKING:
     import numpy as np
+    import numpy.typing as npt
 
 __all__ = ["Interop"]
 
@@ -57,8 +59,9 @@ class Interop(Creation):
 
     @classmethod
     def from_blob(
-        cls, ptr: Any, shape: tuple[int, ...], dtype: Any = None, device: str | None = None, *,
-        nbytes: int | None = None, strides: Sequence[int] | None = None, owner: object = None,
+        cls, ptr: object, shape: tuple[int, ...], dtype: DTypeLike | None = None,
+        device: str | None = None, *, nbytes: int | None = None,
+        strides: Sequence[int] | None = None, owner: object = None,
         deleter: Callable[[], object] | None = None, readonly: bool = False,
         stream: int | None = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
@@ -176,7 +179,7 @@ class Interop(Creation):
                 f"[from_cuda_array] memory of {there} is not shared with {name}: allow a copy"
             )
 
-        def adopted(_: Any, address: int, count: int) -> Node:
+        def adopted(_: object, address: int, count: int) -> Node:
             kind = found.dtype
             buffer = _wrap(there, address, count * kind.itemsize, kind.itemsize, None)
             return _adopted(buffer, kind, count, there, x, None, found.read_only, None)
@@ -185,7 +188,7 @@ class Interop(Creation):
         return shared if name == there else shared.to(name)
 
     def __dlpack__(
-        self, *, stream: Any = None, max_version: tuple[int, int] | None = None,
+        self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
     ) -> Any:  # fmt: skip
         """A DLPack capsule of this tensor's memory, for `from_dlpack` of other libraries.
@@ -205,7 +208,7 @@ class Interop(Creation):
         return device_of(self)
 
     @property
-    def __cuda_array_interface__(self) -> dict[str, Any]:
+    def __cuda_array_interface__(self) -> dict[str, object]:
         """Version 3: the memory of a tensor on a CUDA device, for CuPy, Numba and the like."""
         return cuda_array_interface(self)
 
@@ -223,7 +226,7 @@ class Interop(Creation):
 
     # -- NumPy --------------------------------------------------------------------------------
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> np.ndarray:
         """The values as NumPy's functions take them: in place where the host sees the memory.
 
         Copied with `copy`, or where `dtype` is another, the device has memory of its own, or the
@@ -243,14 +246,20 @@ class Interop(Creation):
             )
         return array.copy() if copy and not copied else array
 
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+    def __array_function__(
+        self,
+        function: Callable[..., object],
+        types: object,
+        args: Sequence[Any],
+        kwargs: dict[str, Any],
+    ) -> object:
         """NumPy's functions see arrays: many would call methods of ours by NumPy's signatures."""
         return function(*_as_arrays(args), **_as_arrays(kwargs))
 
     __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
 
     @property
-    def __array_interface__(self) -> dict[str, Any]:
+    def __array_interface__(self) -> dict[str, object]:
         """NumPy's array interface, version 3: the values, computed, and where they are in memory.
 
         Strides included, and without a copy. The tensor keeps the memory as long as it lives, even
@@ -312,7 +321,7 @@ def _checked_sizes(shape: Any) -> tuple[int, ...]:
     return found
 
 
-def _whole(value: Any) -> int:
+def _whole(value: SupportsIndex) -> int:
     """An integer of any library. Raises TypeError for others, and for a bool."""
     if isinstance(value, bool):
         raise TypeError("a bool is no number here")

@@ -8,8 +8,6 @@ Kernels trust these bounds: what lies outside would be other memory.
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..errors import IndexOutOfRange, ShapeError
 from ..ir.interval import bounds
 from ..ir.node import Node, as_index
@@ -80,5 +78,5 @@ def _is_at_least(a: Size, b: Size) -> bool:
     return _range(simple_size(as_index(a) - b))[0] >= 0
 
 
-def _range(size: Size) -> tuple[Any, Any]:
+def _range(size: Size) -> tuple[int, int]:
     return (size, size) if isinstance(size, int) else bounds(size)

@@ -6,7 +6,7 @@ Tensor.cat(a, b, dim=1), Tensor.cat([a, b], dim=1), a.stack(b), a.split(2), a.ro
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self, TypeVar, cast
+from typing import Self, TypeVar, cast
 
 from ..dtype import dtypes, least_upper_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
@@ -25,6 +25,7 @@ from .shapes import (
     reshape,
     resolve_axis,
 )
+from .types import Axes, Bounds, Extent, Sizes
 
 __all__ = ["Joining", "each_of", "listed"]
 
@@ -109,12 +110,12 @@ class Joining(Reinterpret):
             return [self] * chunks
         return list(self.split(-(-self.shape[axis] // chunks), axis))
 
-    def _slice(self, axis: int, begin: Any, end: Any) -> Self:
-        bounds: list[Any] = [None] * self.ndim
+    def _slice(self, axis: int, begin: Extent, end: Extent) -> Self:
+        bounds: list[Bounds | None] = [None] * self.ndim
         bounds[axis] = (begin, end)
         return self.shrink(bounds)
 
-    def repeat(self, repeats: Any, *args: Any) -> Self:
+    def repeat(self, repeats: Sizes, *args: Sizes) -> Self:
         """The whole tensor repeated along each axis; more numbers than axes add axes in front.
 
         The dtype stays. Raises ShapeError for fewer numbers than axes.
@@ -141,7 +142,7 @@ class Joining(Reinterpret):
         grown = wide.reshape((*self.shape[:axis], self.shape[axis] * repeats, *after))
         return grown._again()
 
-    def roll(self, shifts: Any, dims: Any = None) -> Self:
+    def roll(self, shifts: Sizes, dims: Axes = None) -> Self:
         """Elements moved along axes by `shifts`, those that leave come in at the other end.
 
         `dims` None: of the flat tensor. Shape and dtype stay. Raises ShapeError where there is not
@@ -230,12 +231,12 @@ class Joining(Reinterpret):
         return line.permute((*range(1, line.ndim), 0))
 
 
-def each_of(name: str, first: T | Sequence[T], rest: Sequence[Any]) -> list[T]:
+def each_of(name: str, first: T | Sequence[T], rest: Sequence[T | Sequence[T] | int]) -> list[T]:
     """The tensors of `f(a, b)`, of `f([a, b])` and of `a.f([b])`, one by one.
 
     Raises DTypeError for what is no tensor, ArgumentError where there is none.
     """
-    given: list[Any] = []
+    given: list[object] = []
     for one in (first, *rest):
         given += one if isinstance(one, (list, tuple)) else [one]
     if wrong := [one for one in given if not isinstance(one, Joining)]:
@@ -245,7 +246,9 @@ def each_of(name: str, first: T | Sequence[T], rest: Sequence[Any]) -> list[T]:
     return cast("list[T]", given)
 
 
-def listed(name: str, first: T | Sequence[T], rest: Sequence[Any], dim: int) -> tuple[list[T], int]:
+def listed(
+    name: str, first: T | Sequence[T], rest: Sequence[T | Sequence[T] | int], dim: int
+) -> tuple[list[T], int]:
     """`each_of`, and the axis: the last argument behind a list, as in PyTorch, or `dim`.
 
     Raises as it does.
@@ -275,7 +278,7 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
             )
 
 
-def _other_axis(wrong: set[int], first: Any, other: Any) -> str:
+def _other_axis(wrong: set[int], first: Shape, other: Shape) -> str:
     every = differing(first, other)
     return f"; dim={min(every)} would fit" if len(wrong) == len(every) == 1 else ""
 
@@ -322,7 +325,7 @@ def _side_by_side(nodes: list[Node], axis: int) -> Node:
     return result
 
 
-def _as_bound(bound: Any, shape: Shape) -> Node:
+def _as_bound(bound: Extent, shape: Shape) -> Node:
     if not isinstance(bound, Node):
         return Node.const(dtypes.int32, bound)
     return expand(reshape(bound.cast(dtypes.int32), (1,) * len(shape)), shape)

@@ -7,14 +7,13 @@ place_of_extreme(node, Op.MAX, 1)    (4, 9) -> (4, 1) int32
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..dtype import DType, dtypes
 from ..ir.args import ReduceArg
 from ..ir.key_value import joined
 from ..ir.node import Node
 from ..ir.op import Op
 from ..transforms.shapes import constant, iota_along
+from .types import Extent
 
 __all__ = ["MOST_BITS", "MOST_PLACES", "keys_of", "place_dtype", "place_of_extreme"]
 
@@ -44,7 +43,7 @@ def keys_of(node: Node) -> Node:
     return is_nan.where(bits.dtype.max, key)
 
 
-def place_dtype(size: Any) -> DType:
+def place_dtype(size: Extent) -> DType:
     """The type of the places along an axis: int32, or int64 on one that is longer."""
     return dtypes.int64 if isinstance(size, int) and size - 1 > dtypes.int32.max else dtypes.int32
 

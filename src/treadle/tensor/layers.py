@@ -8,13 +8,15 @@ x.alpha_dropout(0.5), x.feature_dropout()    while training
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import dtypes, finfo, sum_acc_dtype
 from ..errors import ArgumentError, DTypeError, ShapeError
 from ..ir.op import Op
+from ..ir.shape import Shape
 from .patches import Patches
 from .shapes import flatten_args
+from .types import Sizes
 
 __all__ = ["Layers"]
 
@@ -30,7 +32,7 @@ class Layers(Patches):
     # -- normalisation ------------------------------------------------------------------------
 
     def rms_norm(
-        self, normalized_shape: Any, weight: Self | None = None, eps: float | None = None
+        self, normalized_shape: Sizes, weight: Self | None = None, eps: float | None = None
     ) -> Self:
         """Divided by the root of the mean square over the last axes, of `normalized_shape`.
 
@@ -198,12 +200,12 @@ class Layers(Patches):
         shape = self._features("feature_alpha_dropout")
         return self._alpha_dropout("feature_alpha_dropout", shape, p)
 
-    def _features(self, name: str) -> tuple[Any, ...]:
+    def _features(self, name: str) -> Shape:
         if self.ndim < 2:
             raise ShapeError(f"[{name}] takes (N, C, ...), not shape {self.shape}")
         return (*self.shape[:2], *(1,) * (self.ndim - 2))
 
-    def _alpha_dropout(self, name: str, shape: Any, p: float) -> Self:
+    def _alpha_dropout(self, name: str, shape: Shape, p: float) -> Self:
         if not 0 <= p <= 1:
             raise ArgumentError(f"[{name}] p is a probability, not {p}")
         if not type(self).training or p == 0:

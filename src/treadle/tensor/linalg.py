@@ -6,19 +6,26 @@ Tensor.einsum("bik,bkj->bij", a, b)
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Annotated, Self, TypeAlias, cast
 
 from ..dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
 from ..errors import ShapeError
 from ..explained import explained
 from ..ir.op import Op
 from ..ir.shape import same_size, size_product
+from ..kinds import AXES
 from .checks import check_letters
 from .indexing import Indexing
-from .operands import check_device, is_scalar, scalar_node, weak_dtype
+from .operands import Operand, check_device, is_scalar, scalar_node, weak_dtype
 from .shapes import aligned, broadcast_shapes, move_axes, reshape, resolve_axis
+from .types import DTypeLike, Extent
 
 __all__ = ["Linalg"]
+
+
+# So many axes, or those of one tensor and those of the other.
+Summed: TypeAlias = Annotated[int | tuple[Sequence[int], Sequence[int]], AXES]
 
 
 class Linalg(Indexing):
@@ -26,7 +33,9 @@ class Linalg(Indexing):
 
     __slots__ = ()
 
-    def _product_sum(self, other: Self, axes: tuple[int, ...], dtype: Any, name: str) -> Self:
+    def _product_sum(
+        self, other: Self, axes: tuple[int, ...], dtype: DTypeLike | None, name: str
+    ) -> Self:
         """sum(self * other) over axes, accumulated wide. `dtype` None: the promoted one."""
         common = least_upper_dtype(self.dtype, other.dtype)
         out = common if dtype is None else to_dtype(dtype)
@@ -34,7 +43,7 @@ class Linalg(Indexing):
         products = self._as(wide)._binary(Op.MUL, name, other._as(wide))
         return products._reduce(Op.ADD, name, axes, False)._as(out)
 
-    def matmul(self, x: Any, reverse: Any = False, dtype: Any = None) -> Self:
+    def matmul(self, x: Operand, reverse: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The matrix product on the last two axes, (.., m, k) by (.., k, n) to (.., m, n).
 
         The axes before them broadcast. A 1-D operand is a row on the left, a column on the right,
@@ -42,9 +51,9 @@ class Linalg(Indexing):
         `dtype` is that of the result instead. Raises ShapeError.
         """
         x = self._operand("matmul", x)
-        return x.dot(self, dtype) if reverse else self.dot(x, dtype)
+        return x.dot(self, dtype) if reverse and not is_scalar(x) else self.dot(x, dtype)
 
-    def dot(self, w: Any, dtype: Any = None) -> Self:
+    def dot(self, w: Operand, dtype: DTypeLike | None = None) -> Self:
         """The matrix product (.., m, k) by (.., k, n) to (.., m, n), as `matmul`; dtypes promote.
 
         `dtype` is that of the result. Raises ShapeError.
@@ -67,21 +76,21 @@ class Linalg(Indexing):
             product = product.squeeze(-2)
         return product.squeeze(-1) if w.ndim == 1 else product
 
-    def outer(self, b: Self) -> Self:
+    def outer(self, b: Operand) -> Self:
         """self[i] * b[j] of two vectors, (m, n); dtypes promote. Raises ShapeError."""
         b = self._operand("outer", b)
-        if self.ndim != 1 or is_scalar(b) or b.ndim != 1:
+        if is_scalar(b) or self.ndim != 1 or b.ndim != 1:
             shape = () if is_scalar(b) else b.shape
             raise ShapeError(f"[outer] takes two vectors, not shapes {self.shape} and {shape}")
         return self.unsqueeze(1).mul(b.unsqueeze(0))
 
-    def vecdot(self, b: Any, dim: int = -1) -> Self:
+    def vecdot(self, b: Operand, dim: int = -1) -> Self:
         """Sums of products along one axis; the other axes broadcast. Raises ShapeError."""
         a, b = self._broadcast_with("vecdot", b)
         axis = resolve_axis("vecdot", dim, a.ndim)
         return a._product_sum(b, (axis,), None, "vecdot")
 
-    def cross(self, b: Any, dim: int = -1) -> Self:
+    def cross(self, b: Operand, dim: int = -1) -> Self:
         """The cross product along one axis, of size 3; the other axes broadcast, dtypes promote.
 
         Raises ShapeError, IndexOutOfRange, DTypeError for bools.
@@ -95,7 +104,7 @@ class Linalg(Indexing):
         return left.sub(a.roll(-2, axis).mul(b.roll(-1, axis)))
 
     @explained
-    def tensordot(self, b: Any, dims: Any = 2) -> Self:
+    def tensordot(self, b: Operand, dims: Summed = 2) -> Self:
         """Sums of products over pairs of axes: (axes of self, axes of b); the others stay, in
         order.
 
@@ -128,7 +137,7 @@ class Linalg(Indexing):
         right = b.permute((*others, *columns)).reshape((inner, size_product(shape[len(rest) :])))
         return left.dot(right).reshape(shape)
 
-    def kron(self, b: Any) -> Self:
+    def kron(self, b: Operand) -> Self:
         """The Kronecker product: each element of self times all of `b`, as blocks.
 
         Sizes multiply, axis by axis from the last; dtypes promote.
@@ -151,20 +160,22 @@ class Linalg(Indexing):
         order = (self.ndim - 2, self.ndim - 1, *range(self.ndim - 2))
         return self.permute(order).diagonal().sum(-1)
 
-    def _tensor_operand(self, name: str, b: Any) -> Self:
+    def _tensor_operand(self, name: str, b: Operand) -> Self:
         b = self._operand(name, b)
         if not is_scalar(b):
             return b
         return type(self)._of(scalar_node(name, b, weak_dtype(b, self.dtype)), self.device)
 
-    def _broadcast_with(self, name: str, b: Any) -> tuple[Self, Self]:
+    def _broadcast_with(self, name: str, b: Operand) -> tuple[Self, Self]:
         b = self._tensor_operand(name, b)
         shape = broadcast_shapes(name, self.shape, b.shape)
         return self.expand(shape), b.expand(shape)
 
     @classmethod
     @explained
-    def einsum(cls, formula: str, *operands: Any, dtype: Any = None) -> Self:
+    def einsum(
+        cls, formula: str, *operands: Self | Sequence[Self], dtype: DTypeLike | None = None
+    ) -> Self:
         """Sums of products of elements in Einstein's notation, "..." included, as in NumPy.
 
         Axes that the result does not name vanish. Dtypes promote. Operands are contracted from left
@@ -172,7 +183,7 @@ class Linalg(Indexing):
         Raises ShapeError.
         """
         listed = operands and isinstance(operands[0], (list, tuple))
-        tensors = list(operands[0] if listed else operands)
+        tensors = cast("list[Self]", list(operands[0] if listed else operands))
         inputs, output = _parse(formula.replace(" ", ""), [t.ndim for t in tensors])
         check_letters(formula, inputs, output, [t.shape for t in tensors])
         for i, (letters, tensor) in enumerate(zip(inputs, tensors, strict=True)):
@@ -242,7 +253,7 @@ def _check_matmul(a: Linalg, b: Linalg) -> None:
     broadcast_shapes("matmul", a.shape, b.shape, apart=2)
 
 
-def _transposed_hint(a: Any, b: Any) -> str:
+def _transposed_hint(a: Sequence[Extent], b: Sequence[Extent]) -> str:
     if len(b) > 1 and same_size(a[-1], b[-1]):
         return "; a @ b.mT would fit"
     if len(a) > 1 and same_size(a[-2], b[-2] if len(b) > 1 else b[-1]):

@@ -10,19 +10,21 @@ Each loss takes a prediction (this tensor), a target that broadcasts with it, an
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from ..errors import ArgumentError, DTypeError, ShapeError
 from .operands import is_scalar
 from .shapes import broadcast_shapes, resolve_axis
+from .state import State
 from .statistics import Statistics
+from .types import DTypeLike
 
 __all__ = ["Losses", "reduced"]
 
 REDUCTIONS = ("none", "mean", "sum")
 
 
-def reduced(x: Any, reduction: str) -> Any:
+def reduced(x: T, reduction: str) -> T:
     """A loss of each element as `reduction` says. Raises ArgumentError for an unknown one."""
     if reduction not in REDUCTIONS:
         raise ArgumentError(f"[loss] reduction is one of {REDUCTIONS}, not {reduction!r}")
@@ -31,9 +33,12 @@ def reduced(x: Any, reduction: str) -> Any:
     return {"none": lambda: x, "mean": x.mean, "sum": x.sum}[reduction]()
 
 
-def _check_target(name: str, *tensors: Any) -> None:
+def _check_target(name: str, *tensors: State) -> None:
     """Raises ShapeError where a prediction and its targets do not broadcast."""
     broadcast_shapes(name, *(t.shape for t in tensors if not is_scalar(t)))
+
+
+T = TypeVar("T", bound=Statistics)
 
 
 class Losses(Statistics):
@@ -214,7 +219,7 @@ class Losses(Statistics):
 
     # -- further activations ------------------------------------------------------------------
 
-    def softmin(self, axis: int = -1, dtype: Any = None) -> Self:
+    def softmin(self, axis: int = -1, dtype: DTypeLike | None = None) -> Self:
         """The softmax of the negated elements along an axis, in this shape.
 
         Integers give floats, `dtype` converts first. Raises IndexOutOfRange, and DTypeError for

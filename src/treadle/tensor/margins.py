@@ -10,15 +10,18 @@ As in `Losses`, `reduction` is "mean", "sum" or "none"; raises ValueError for an
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Sequence
+from typing import Self, TypeVar
 
 from ..errors import ArgumentError, DTypeError, ShapeError
+from ..ir.shape import Shape
 from .checks import check_labels
 from .layers import Layers
 from .losses import reduced
 
 __all__ = ["Margins"]
+
+T = TypeVar("T", bound=Layers)
 
 
 class Margins(Layers):
@@ -42,8 +45,9 @@ class Margins(Layers):
         )
 
     def triplet_margin_with_distance_loss(
-        self, positive: Self, negative: Self, distance_function: Callable[[Any, Any], Any] | None =
-        None, margin: float = 1.0, swap: bool = False, reduction: str = "mean",
+        self, positive: Self, negative: Self,
+        distance_function: Callable[[Self, Self], Self] | None = None, margin: float = 1.0,
+        swap: bool = False, reduction: str = "mean",
     ) -> Self:  # fmt: skip
         """`triplet_margin_loss` with a distance of one's own; None is `pairwise_distance`.
 
@@ -124,7 +128,7 @@ class Margins(Layers):
         loss = others.where(cost, 0.0).sum((1, 2)).div(rows.shape[1])
         return reduced(loss if self.ndim > 1 else loss.squeeze(0), reduction)
 
-    def _rows_and_labels(self, name: str, target: Self, each: Any) -> tuple[Self, Self]:
+    def _rows_and_labels(self, name: str, target: Self, each: Shape) -> tuple[Self, Self]:
         """Scores (N, C), and labels as they are for these."""
         if self.ndim not in (1, 2) or not self.shape[-1]:
             raise ShapeError(f"[{name}] takes scores (N, C) or (C,), not shape {self.shape}")
@@ -152,8 +156,9 @@ class Margins(Layers):
         return reduced(rows.mean(-1), reduction)
 
     def ctc_loss(
-        self, targets: Self, input_lengths: Any, target_lengths: Any, blank: int = 0,
-        reduction: str = "mean", zero_infinity: bool = False,
+        self, targets: Self, input_lengths: Self | Sequence[int],
+        target_lengths: Self | Sequence[int], blank: int = 0, reduction: str = "mean",
+        zero_infinity: bool = False,
     ) -> Self:  # fmt: skip
         """-log of the probability of label sequences, whatever their alignment in time; floats.
 
@@ -202,7 +207,7 @@ class Margins(Layers):
             return loss.div(sizes.maximum(1)).mean()
         return reduced(loss if self.ndim == 3 else loss.squeeze(0), reduction)
 
-    def _lengths(self, name: str, given: Any) -> Self:
+    def _lengths(self, name: str, given: Self | Sequence[int]) -> Self:
         numbers = type(self)(given, device=self.device).reshape((-1,))
         if not numbers.dtype.is_int or numbers.shape != (self.shape[1],):
             raise ShapeError(
@@ -224,7 +229,7 @@ class Margins(Layers):
         return self._filled(0).expand((1, width))._places(1)
 
 
-def _log_of_sum(x: Any, axis: int) -> Any:
+def _log_of_sum(x: T, axis: int) -> T:
     """`logsumexp` that has a gradient, of 0, where all that is added is -inf."""
     most = x.detach().max(axis, True)
     most = most.eq(-math.inf).where(0.0, most)

@@ -8,7 +8,8 @@ What is no op of its own is written with ops whose gradients exist, so these hav
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from ..dtype import dtypes, least_upper_dtype, least_upper_float
 from ..errors import ArgumentError
@@ -17,7 +18,7 @@ from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..lower.polynomials import ASIN
 from .elementwise import Elementwise
-from .operands import is_scalar
+from .operands import Operand, is_scalar
 from .shapes import broadcast_shapes
 
 __all__ = ["Mathematics"]
@@ -218,11 +219,11 @@ class Mathematics(Elementwise):
         """`size` with this tensor's sign, for odd functions of slope 1 at 0, where -0.0 stays."""
         return self.eq(0).where(self, self.lt(0).where(size.neg(), size))
 
-    def _filled(self, value: Any) -> Self:
+    def _filled(self, value: complex) -> Self:
         """A constant of this tensor's dtype that broadcasts to it."""
         return type(self)._of(Node.const(self.dtype, value), self.device)
 
-    def _polynomial(self, coefficients: tuple[Any, ...]) -> Self:
+    def _polynomial(self, coefficients: Sequence[float]) -> Self:
         """Horner's rule, highest power first."""
         total = self.mul(coefficients[0]).add(coefficients[1])
         for coefficient in coefficients[2:]:
@@ -279,7 +280,7 @@ class Mathematics(Elementwise):
         signs = self.lt(0).where(self._filled(-1), self.gt(0).where(self._filled(1), 0))
         return self.ne(self).where(self, signs) if self.dtype.is_float else signs
 
-    def copysign(self, other: Any) -> Self:
+    def copysign(self, other: Operand) -> Self:
         """The size of each element with the sign of `other`'s, -0.0 counted as negative; integers
         give floats.
 
@@ -304,7 +305,7 @@ class Mathematics(Elementwise):
         """Where elements are NaN, as bool in this shape."""
         return self.ne(self)
 
-    def isinf(self, detect_positive: Any = True, detect_negative: Any = True) -> Self:
+    def isinf(self, detect_positive: bool = True, detect_negative: bool = True) -> Self:
         """Where a value is +inf or -inf, or only one of them."""
         positive = self.eq(math.inf).bitwise_and(bool(detect_positive))
         return positive.bitwise_or(self.eq(-math.inf).bitwise_and(bool(detect_negative)))
@@ -315,7 +316,7 @@ class Mathematics(Elementwise):
 
     @explained
     def isclose(
-        self, other: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: Any = False
+        self, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> Self:
         """Where `|self - other| <= atol + rtol * |other|`, or both are the same infinity: bool.
 
@@ -334,7 +335,7 @@ class Mathematics(Elementwise):
         return near
 
     @explained
-    def clamp(self, min_: Any = None, max_: Any = None) -> Self:
+    def clamp(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Elements below `min_` or above `max_` replaced by them; either may be a tensor.
 
         Shapes broadcast, dtypes promote: a float as a bound makes floats of integers. Raises
@@ -347,7 +348,7 @@ class Mathematics(Elementwise):
         low = self if min_ is None else self.lt(min_).where(min_, self)
         return low if max_ is None else low.gt(max_).where(max_, low)
 
-    def clip(self, min_: Any = None, max_: Any = None) -> Self:
+    def clip(self, min_: Operand | None = None, max_: Operand | None = None) -> Self:
         """Elements below `min_` or above `max_` replaced by them: `clamp`, under NumPy's name.
 
         Shapes broadcast, dtypes promote: a float as a bound makes floats of integers. Raises
@@ -355,7 +356,7 @@ class Mathematics(Elementwise):
         """
         return self.clamp(min_, max_)
 
-    def lerp(self, end: Any, weight: Any) -> Self:
+    def lerp(self, end: Operand, weight: Operand) -> Self:
         """`self + (end - self) * weight`, elementwise; shapes broadcast, dtypes promote.
 
         Raises ShapeError, DTypeError for bools.
@@ -364,7 +365,7 @@ class Mathematics(Elementwise):
         broadcast_shapes("lerp", self.shape, end.shape)
         return self.add(end.sub(self).mul(weight))
 
-    def logaddexp(self, other: Any) -> Self:
+    def logaddexp(self, other: Operand) -> Self:
         """log(exp(self) + exp(other)), elementwise, without overflow; integers give floats.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.

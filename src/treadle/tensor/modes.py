@@ -15,7 +15,7 @@ from ..config import settings
 
 __all__ = ["Modes", "NoGrad", "no_grad"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 _scoped: contextvars.ContextVar[bool | None] = contextvars.ContextVar("no_grad", default=None)
 

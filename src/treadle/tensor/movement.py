@@ -14,8 +14,9 @@ from ..explained import explained
 from ..ir.args import WindowArg
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import same_size
+from ..ir.shape import Shape, same_size
 from .intervals import checked
+from .operands import Operand
 from .operators import Operators
 from .shapes import (
     aligned,
@@ -27,10 +28,9 @@ from .shapes import (
     resolve_axis,
     resolve_shape,
 )
+from .types import Axes, Bounds, Extent, Pairs, Sizes
 
 __all__ = ["Movement"]
-
-Pairs = Sequence[tuple[Any, Any]]
 
 
 class Movement(Operators):
@@ -38,7 +38,7 @@ class Movement(Operators):
 
     __slots__ = ()
 
-    def reshape(self, shape: Any, *args: Any) -> Self:
+    def reshape(self, shape: Sizes, *args: Sizes) -> Self:
         """The same elements in another shape, in row-major order; the dtype stays.
 
         -1 is inferred, None keeps that axis. Raises ShapeError.
@@ -46,14 +46,14 @@ class Movement(Operators):
         new = resolve_shape("reshape", self.shape, flatten_args(shape, args))
         return self._view(reshape(self.node, new))
 
-    def view(self, shape: Any, *args: Any) -> Self:
+    def view(self, shape: Sizes, *args: Sizes) -> Self:
         """The same elements in another shape: `reshape`, under PyTorch's name; the dtype stays.
 
         -1 is inferred, None keeps that axis. Raises ShapeError.
         """
         return self.reshape(shape, *args)
 
-    def expand(self, shape: Any, *args: Any) -> Self:
+    def expand(self, shape: Sizes, *args: Sizes) -> Self:
         """Axes of size 1 repeated, new axes in front; -1 and None keep a size; the dtype stays.
 
         Raises ShapeError.
@@ -69,7 +69,7 @@ class Movement(Operators):
             raise ShapeError(_no_expansion(self.shape, wanted, old, new))
         return self._view(expand(self.node, new))
 
-    def permute(self, order: Any, *args: Any) -> Self:
+    def permute(self, order: Axes, *args: Sizes) -> Self:
         """Axis i of the result is axis `order[i]` of this tensor; the dtype stays.
 
         Raises ShapeError, IndexOutOfRange.
@@ -83,14 +83,14 @@ class Movement(Operators):
             )
         return self._view(move_axes(self.node, axes))
 
-    def flip(self, axis: Any, *args: Any) -> Self:
+    def flip(self, axis: Axes, *args: Sizes) -> Self:
         """The given axes reversed, as a view; shape and dtype stay. Raises IndexOutOfRange."""
         axes = resolve_axes("flip", flatten_args(axis, args), self.ndim)
         node = self.node
         return self._view(Node(Op.FLIP, self.dtype, (node,), axes) if axes else node)
 
     @explained
-    def shrink(self, arg: Sequence[Any]) -> Self:
+    def shrink(self, arg: Sequence[Bounds | None]) -> Self:
         """One (begin, end), or None for all, for each axis; the dtype stays. Raises ShapeError."""
         if len(arg) != self.ndim:
             raise ShapeError(
@@ -109,7 +109,7 @@ class Movement(Operators):
         return self._view(Node(Op.SHRINK, self.dtype, (self.node,), bounds))
 
     @explained
-    def shrink_to(self, shape: Any, *args: Any) -> Self:
+    def shrink_to(self, shape: Sizes, *args: Sizes) -> Self:
         """Each axis cut down to a size from its start; None keeps it; the dtype stays.
 
         Raises ShapeError.
@@ -118,7 +118,7 @@ class Movement(Operators):
         return self.shrink([None if size is None else (0, size) for size in wanted])
 
     @explained
-    def pad_to(self, shape: Any, *args: Any) -> Self:
+    def pad_to(self, shape: Sizes, *args: Sizes) -> Self:
         """Each axis padded at its end with zeros to a size, or cut to it; None keeps it; the dtype
         stays.
 
@@ -132,7 +132,12 @@ class Movement(Operators):
         return self._padded(pairs)
 
     @explained
-    def pad(self, padding: Sequence[Any], mode: str = "constant", value: Any = 0.0) -> Self:
+    def pad(
+        self,
+        padding: Sequence[Bounds | Extent | None],
+        mode: str = "constant",
+        value: Operand = 0.0,
+    ) -> Self:
         """Elements added around; the dtype stays.
 
         `padding`: one (before, after) or None for each axis; or flat as in PyTorch, the last axis
@@ -150,9 +155,11 @@ class Movement(Operators):
             result = result._pad_from_itself(axis, pair, mode)
         return result
 
-    def _padding_pairs(self, padding: Sequence[Any]) -> list[tuple[Any, Any]]:
+    def _padding_pairs(self, padding: Sequence[Any]) -> list[Bounds]:
         if all(isinstance(pair, (tuple, list)) or pair is None for pair in padding):
-            pairs = [(0, 0) if pair is None else (pair[0], pair[1]) for pair in padding]
+            pairs: list[Bounds] = [
+                (0, 0) if pair is None else (pair[0], pair[1]) for pair in padding
+            ]
         elif len(padding) % 2:
             raise ShapeError(f"[pad] flat padding comes in pairs, {tuple(padding)} is odd")
         else:
@@ -166,7 +173,7 @@ class Movement(Operators):
             )
         return pairs
 
-    def _padded(self, pairs: Pairs, value: Any = 0.0) -> Self:
+    def _padded(self, pairs: Pairs, value: Operand = 0.0) -> Self:
         bounds = [
             (max(-b, 0), n - max(-a, 0)) if _negative(b, a) else None
             for (b, a), n in zip(pairs, self.shape, strict=True)
@@ -183,12 +190,12 @@ class Movement(Operators):
         )
         return type(self)._of(inside, self.device).where(padded, value)
 
-    def _pad_from_itself(self, axis: int, pair: tuple[int, int], mode: str) -> Self:
+    def _pad_from_itself(self, axis: int, pair: tuple[Any, Any], mode: str) -> Self:
         before, after = pair
         if before == after == 0:
             return self
         if mode == "circular" and min(pair) < 0:  # what is cut off does not come round again
-            bounds: list[Any] = [None] * self.ndim
+            bounds: list[Bounds | None] = [None] * self.ndim
             bounds[axis] = (max(-before, 0), self.shape[axis] - max(-after, 0))
             return self.shrink(bounds)._pad_from_itself(axis, (max(before, 0), max(after, 0)), mode)
         size = self.shape[axis]
@@ -220,7 +227,7 @@ class Movement(Operators):
     def _run(self, axis: int, first: int, count: int, step: int) -> Self:
         low = first - count + 1 if step == -1 and count > 1 else first
         span = 1 if step == 0 or count == 1 else count
-        bounds: list[Any] = [None] * self.ndim
+        bounds: list[Bounds | None] = [None] * self.ndim
         bounds[axis] = (low, low + span)
         part = self.shrink(bounds)
         if span != count:
@@ -250,7 +257,7 @@ class Movement(Operators):
         """The last two axes exchanged, in this dtype. Raises IndexOutOfRange for less."""
         return self.transpose(-1, -2)
 
-    def squeeze(self, dim: Any = None) -> Self:
+    def squeeze(self, dim: Axes = None) -> Self:
         """Without the axes of size 1, or without those of `dim` if their size is 1; the dtype
         stays.
 
@@ -283,7 +290,7 @@ class Movement(Operators):
             size = size * n
         return self.reshape((*self.shape[:start], size, *self.shape[end + 1 :]))
 
-    def unflatten(self, dim: int, sizes: Sequence[Any]) -> Self:
+    def unflatten(self, dim: int, sizes: Sequence[Extent]) -> Self:
         """One axis as several; one of `sizes` may be -1; the dtype stays.
 
         Raises ShapeError, IndexOutOfRange.
@@ -319,12 +326,12 @@ class Movement(Operators):
         return self._view(Node(Op.WINDOW, self.dtype, (self.node,), arg))
 
 
-def _grows(old: Any, new: Any) -> bool:
+def _grows(old: Extent, new: Extent) -> bool:
     """Whether an axis of size `old` can be expanded to `new`."""
     return same_size(old, new) or (same_size(old, 1) and not _negative(new))
 
 
-def _no_expansion(shape: Any, wanted: Any, old: Any, new: Any) -> str:
+def _no_expansion(shape: Shape, wanted: Shape, old: Shape, new: Shape) -> str:
     """The message for `wanted`, which is `new` once filled in; `old` is `shape` of as many axes."""
     if len(old) > len(new):
         wrong = set(range(len(old) - len(new)))
@@ -338,15 +345,15 @@ def _no_expansion(shape: Any, wanted: Any, old: Any, new: Any) -> str:
     )
 
 
-def _is_whole(pair: tuple[Any, Any], size: Any) -> bool:
+def _is_whole(pair: Bounds, size: Extent) -> bool:
     return isinstance(pair[0], int) and pair[0] == 0 and same_size(pair[1], size)
 
 
-def _negative(*sizes: Any) -> bool:
+def _negative(*sizes: Extent) -> bool:
     return any(isinstance(n, int) and n < 0 for n in sizes)
 
 
-def _positive(size: Any) -> Any:
+def _positive(size: Extent) -> Extent:
     return max(size, 0) if isinstance(size, int) else size
 
 

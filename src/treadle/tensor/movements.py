@@ -7,7 +7,7 @@ viewed(array_of_memory, moves)               ->  the array's view, with its stri
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..engine.memory import Memory, memory_of
 from ..engine.realized import resolve
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from .core import Core
 
-    Array = np.ndarray[Any, Any]
+    Array = np.ndarray
 
 __all__ = ["memory_below", "moved", "viewed"]
 

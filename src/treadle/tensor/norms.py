@@ -8,16 +8,19 @@ x.matrix_norm("nuc")         sums of singular values, of the last two axes
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Mapping
+from typing import Protocol, Self, TypeVar, cast
 
 from ..dtype import to_dtype
 from ..errors import DTypeError, ShapeError
 from ..transforms import matrices
 from .decompositions import Decompositions
 from .shapes import resolve_axes, resolve_axis
+from .types import Axes, DTypeLike
 
 __all__ = ["Norms"]
+
+T = TypeVar("T", bound=Decompositions)
 
 
 class Norms(Decompositions):
@@ -26,7 +29,11 @@ class Norms(Decompositions):
     __slots__ = ()
 
     def norm(
-        self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None
+        self,
+        p: float | str | None = "fro",
+        dim: Axes = None,
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
     ) -> Self:
         """`vector_norm` of a number `p`, where "fro" is 2; `matrix_norm` of two axes for "nuc".
 
@@ -37,10 +44,15 @@ class Norms(Decompositions):
         if p == "nuc":
             axes = (-2, -1) if dim is None else dim
             return self.matrix_norm("nuc", axes, keepdim, dtype)
-        return self.vector_norm(2 if p is None or p == "fro" else p, dim, keepdim, dtype)
+        order = 2 if p is None or p == "fro" else cast("float", p)
+        return self.vector_norm(order, dim, keepdim, dtype)
 
     def vector_norm(
-        self, ord: float = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None
+        self,
+        ord: float = 2,
+        dim: Axes = None,
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
     ) -> Self:
         """(sum of |x| ** ord) ** (1 / ord) over axes, over all if `dim` is None.
 
@@ -57,7 +69,7 @@ class Norms(Decompositions):
         # powers of halves soon overflow
         return size._wide()._norm_of_order(ord, axes, keepdim).cast(size.dtype)
 
-    def _norm_of_order(self, ord: float, axes: Any, keepdim: bool) -> Self:
+    def _norm_of_order(self, ord: float, axes: tuple[int, ...], keepdim: bool) -> Self:
         if ord in (math.inf, -math.inf):
             size = self.abs()
             return size.max(axes, keepdim) if ord > 0 else size.min(axes, keepdim)
@@ -70,7 +82,11 @@ class Norms(Decompositions):
         return _power_norm(self, ord, axes, keepdim)
 
     def matrix_norm(
-        self, ord: Any = "fro", dim: Any = (-2, -1), keepdim: bool = False, dtype: Any = None
+        self,
+        ord: float | str = "fro",
+        dim: Axes = (-2, -1),
+        keepdim: bool = False,
+        dtype: DTypeLike | None = None,
     ) -> Self:
         """A norm of the matrices in two axes, which vanish, or stay with size 1 for `keepdim`.
 
@@ -92,7 +108,7 @@ class Norms(Decompositions):
             return found
         return found.reshape([1 if a in (row, column) else n for a, n in enumerate(self.shape)])
 
-    def cond(self, p: Any = None) -> Self:
+    def cond(self, p: float | None = None) -> Self:
         """The condition number of matrices (.., n, n): their norm times that of the inverse, (..).
 
         `p` is an `ord` of `matrix_norm`; None and 2 take the largest singular value over the
@@ -133,7 +149,7 @@ class Norms(Decompositions):
                 return result
             square = square @ square
 
-    def _normed(self, name: str, dtype: Any) -> Self:
+    def _normed(self, name: str, dtype: DTypeLike | None) -> Self:
         x = self if dtype is None else self.cast(to_dtype(dtype))
         if not x.dtype.is_inexact:
             raise DTypeError(
@@ -143,13 +159,13 @@ class Norms(Decompositions):
         return x
 
 
-def _root(total: Any) -> Any:
+def _root(total: T) -> T:
     """The square root, with the gradient 0 at 0."""
     positive = total.ne(0)
     return positive.where(positive.where(total, 1).sqrt(), 0)
 
 
-def _power_norm(x: Any, ord: float, axes: Any, keepdim: bool) -> Any:
+def _power_norm(x: T, ord: float, axes: tuple[int, ...], keepdim: bool) -> T:
     """Of an order that has no formula of its own; with the gradient 0 at elements of 0.
 
     There the powers have infinite slopes, which must not reach a product with 0.
@@ -163,7 +179,7 @@ def _power_norm(x: Any, ord: float, axes: Any, keepdim: bool) -> Any:
     return positive.where(positive.where(total, 1).pow(1.0 / ord), 0)
 
 
-def _two_axes(name: str, dim: Any, rank: int) -> tuple[int, int]:
+def _two_axes(name: str, dim: Axes, rank: int) -> tuple[int, int]:
     if not isinstance(dim, (tuple, list)) or len(dim) != 2:
         raise ShapeError(f"[{name}] dim names two axes, not {dim!r}")
     row, column = (resolve_axis(name, axis, rank) for axis in dim)
@@ -172,7 +188,11 @@ def _two_axes(name: str, dim: Any, rank: int) -> tuple[int, int]:
     return row, column
 
 
-_MATRIX_NORMS: dict[Any, Callable[[Any], Any]] = {
+class _MatrixNorm(Protocol):
+    def __call__(self, x: T, /) -> T: ...
+
+
+_MATRIX_NORMS: Mapping[float | str, _MatrixNorm] = {
     "nuc": lambda x: x.svdvals().sum(-1),
     1: lambda x: x.abs().sum(-2).max(-1),
     -1: lambda x: x.abs().sum(-2).min(-1),

@@ -8,16 +8,18 @@ bool tensor, 1         -> default_int both
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from ..dtype import DType, complex_of, dtypes, least_upper_dtype
 from ..errors import DeviceError, DTypeError
 from ..ir.node import Node
 from ..ir.op import Op
+from ..kinds import OPERAND
 from .shapes import broadcast_shapes, expand
 
 if TYPE_CHECKING:
     import numpy as np
+    from typing_extensions import TypeIs  # which only type checkers look up
 
     from .core import Core
 
@@ -27,15 +29,15 @@ __all__ = [
 ]  # fmt: skip
 
 # What may stand beside a tensor: any Python number is a `complex`, a symbolic size is a Node.
-Operand: TypeAlias = "Core | Node | complex | np.ndarray[Any, Any] | np.generic"
+Operand: TypeAlias = Annotated["Core | Node | complex | np.ndarray | np.generic", OPERAND]
 
 
-def is_scalar(value: Any) -> bool:
+def is_scalar(value: object) -> TypeIs[complex]:
     """Whether `value` is a Python scalar, whose dtype gives way to a tensor's."""
     return isinstance(value, (bool, int, float, complex))
 
 
-def plain(value: Any) -> Any:
+def plain(value: complex) -> complex:
     """NumPy's float64 and complex128 are Python numbers too, but not exactly such."""
     if isinstance(value, complex):
         return complex(value)
@@ -49,7 +51,7 @@ def rank(dtype: DType) -> int:
     return 0 if dtype.is_bool else 1
 
 
-def weak_dtype(value: Any, dtype: DType) -> DType:
+def weak_dtype(value: complex, dtype: DType) -> DType:
     """The dtype that a tensor of `dtype` and the Python scalar `value` compute in."""
     if isinstance(value, complex) and dtype.is_inexact:
         return complex_of(dtype)
@@ -57,7 +59,7 @@ def weak_dtype(value: Any, dtype: DType) -> DType:
     return own if rank(own) > rank(dtype) else dtype
 
 
-def scalar_node(name: str, value: Any, dtype: DType) -> Node:
+def scalar_node(name: str, value: complex, dtype: DType) -> Node:
     """`value` as a constant. Raises DTypeError for an integer that no bits of `dtype` hold, and for
     a complex number where `dtype` is real.
     """
@@ -90,7 +92,7 @@ def _placed(tensor: Core) -> str:
     return f"{tensor.dtype.name} of shape {tensor.shape} on {tensor.device}"
 
 
-def operands(name: str, first: Core, other: Any) -> tuple[Node, Node]:
+def operands(name: str, first: Core, other: Core | complex) -> tuple[Node, Node]:
     """Nodes of both, promoted to one dtype and broadcast; a scalar stays a CONST of shape ()."""
     if is_scalar(other):
         dtype = weak_dtype(other, first.dtype)

@@ -13,7 +13,7 @@ from .power import Power
 
 __all__ = ["Operators"]
 
-F = TypeVar("F", bound=Callable[..., Any])
+F = TypeVar("F", bound=Callable[..., object])
 
 
 def _forward(name: str) -> Callable[[F], F]:

@@ -11,17 +11,22 @@ from __future__ import annotations
 
 import itertools
 import math
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self, TypeAlias, TypeVar
 
 from ..errors import DTypeError, ShapeError
 from .conv import each_axis
 from .factors import Factors
+from .types import Sizes
 
 __all__ = ["Patches"]
 
 _MODES = ("bilinear", "nearest", "bicubic")
 _PADDINGS = ("zeros", "border", "reflection")
 _CUBIC = -0.75  # Keys' parameter, as in PyTorch
+
+Ints: TypeAlias = Sequence[int]
+T = TypeVar("T", bound=Factors)
 
 
 class Patches(Factors):
@@ -32,7 +37,7 @@ class Patches(Factors):
     # -- patches ------------------------------------------------------------------------------
 
     def im2col(
-        self, kernel_size: Any, dilation: Any = 1, padding: Any = 0, stride: Any = 1
+        self, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0, stride: Sizes = 1
     ) -> Self:
         """The patches of (N, C, H, W), or (C, H, W), as columns: (N, C * kernel, patches).
 
@@ -50,8 +55,8 @@ class Patches(Factors):
         return columns if self.ndim == 4 else columns.squeeze(0)
 
     def col2im(
-        self, output_size: Any, kernel_size: Any, dilation: Any = 1, padding: Any = 0,
-        stride: Any = 1,
+        self, output_size: Sizes, kernel_size: Sizes, dilation: Sizes = 1, padding: Sizes = 0,
+        stride: Sizes = 1,
     ) -> Self:  # fmt: skip
         """The sum of patches (N, C * kernel, patches) in images of `output_size`: (N, C, H, W).
 
@@ -82,7 +87,7 @@ class Patches(Factors):
 
     # -- places -------------------------------------------------------------------------------
 
-    def affine_grid(self, size: Any, align_corners: bool = False) -> Self:
+    def affine_grid(self, size: Sequence[int], align_corners: bool = False) -> Self:
         """Where `grid_sample` has to look for images that affine maps move: (N, *spatial, axes).
 
         This tensor holds the maps, (N, 2, 3) for a `size` of (N, C, H, W) or (N, 3, 4) for (N, C,
@@ -158,7 +163,9 @@ class Patches(Factors):
                 f"axes; there are {', '.join(_MODES)}, and {', '.join(_PADDINGS)}"
             )
 
-    def _taps(self, size: int, mode: str, padding: str, corners: bool) -> list[Any]:
+    def _taps(
+        self, size: int, mode: str, padding: str, corners: bool
+    ) -> list[tuple[Self, Self, Self]]:
         """The pixels of one axis that each place reads: (pixel, weight, whether it exists)."""
         at = self.add(1.0).mul((size - 1) / 2) if corners else self.add(1.0).mul(size / 2).sub(0.5)
         if mode == "bicubic":
@@ -194,7 +201,7 @@ class Patches(Factors):
         return at.clamp(0.0, size - 1.0)
 
 
-def _cubic_weights(share: Any) -> list[Any]:
+def _cubic_weights(share: T) -> list[T]:
     """What Keys' cubic convolution gives the pixels at -1, 0, 1 and 2."""
     near = [share, share.neg().add(1.0)]
     far = [d.add(1.0) for d in near]
@@ -205,7 +212,9 @@ def _cubic_weights(share: Any) -> list[Any]:
     return [outer[0], inner[0], inner[1], outer[1]]
 
 
-def _geometry(name: str, kernel: Any, dilation: Any, padding: Any, stride: Any) -> Any:
+def _geometry(
+    name: str, kernel: Sizes, dilation: Sizes, padding: Sizes, stride: Sizes
+) -> tuple[Ints, ...]:
     return (
         each_axis(name, "kernel_size", kernel, 2),
         each_axis(name, "dilation", dilation, 2),
@@ -214,7 +223,7 @@ def _geometry(name: str, kernel: Any, dilation: Any, padding: Any, stride: Any) 
     )
 
 
-def _counts(name: str, sizes: Any, kernel: Any, gaps: Any, pads: Any, steps: Any) -> list[int]:
+def _counts(name: str, sizes: Ints, kernel: Ints, gaps: Ints, pads: Ints, steps: Ints) -> list[int]:
     """How many patches there are along each axis. Raises ShapeError if there are none."""
     spans = [gap * (n - 1) + 1 for n, gap in zip(kernel, gaps, strict=True)]
     rooms = [size + 2 * pad - span for size, pad, span in zip(sizes, pads, spans, strict=True)]

@@ -7,13 +7,14 @@ x.relu(), x.gelu(), ...  -> PyTorch's values, gradients at the corners included
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import least_upper_dtype
 from ..errors import ArgumentError, DTypeError
 from ..ir.op import Op
 from .mathematics import Mathematics
-from .operands import is_scalar
+from .operands import Operand, is_scalar
+from .types import Scalar
 
 __all__ = ["Power"]
 
@@ -23,7 +24,7 @@ class Power(Mathematics):
 
     __slots__ = ()
 
-    def pow(self, x: Any, reverse: Any = False) -> Self:
+    def pow(self, x: Operand, reverse: bool = False) -> Self:
         """`self ** x`. Integers to an integer power stay integers and wrap.
 
         Raises DTypeError for a negative integer power of integers.
@@ -45,14 +46,14 @@ class Power(Mathematics):
         root = self.eq(-math.inf).where(math.inf, self).sqrt()
         return root.eq(0).bitwise_and(self._has_sign_bit()).where(root.neg(), root)
 
-    def _power_of(self, base: Any) -> Self:
+    def _power_of(self, base: complex) -> Self:
         """`base ** self` for a Python scalar."""
         if isinstance(base, int) and not self.dtype.is_float:
             whole = self.mul(0).add(base) if not self.dtype.is_bool else self.int().mul(0).add(base)
             return whole._tensor_power(self)
         return self._float()._binary(Op.POW, "pow", base, reverse=True)
 
-    def _tensor_power(self, x: Any) -> Self:
+    def _tensor_power(self, x: Self) -> Self:
         kind = least_upper_dtype(self.dtype, x.dtype)
         return self._binary(Op.POW, "pow", x) if kind.is_float else self.cast(kind)._multiplied(x)
 
@@ -71,7 +72,7 @@ class Power(Mathematics):
             square = square.square()
         return total
 
-    def _multiplied(self, exponent: Any) -> Self:
+    def _multiplied(self, exponent: Self) -> Self:
         """Square and multiply, one step for each bit of the exponent; 0 for negative powers,
         other than those of 1 and -1.
         """
@@ -100,7 +101,7 @@ class Power(Mathematics):
         """
         return self.relu()._at_most("relu6", 6)
 
-    def hardtanh(self, min_val: Any = -1, max_val: Any = 1) -> Self:
+    def hardtanh(self, min_val: float = -1, max_val: float = 1) -> Self:
         """x between `min_val` and `max_val`, elementwise; dtypes promote, bools give int32.
 
         Raises ArgumentError where the first is above the second, DTypeError for complex numbers.
@@ -109,7 +110,7 @@ class Power(Mathematics):
             raise ArgumentError(f"[hardtanh] no number is between {min_val} and {max_val}")
         return self._at_least("hardtanh", min_val)._at_most("hardtanh", max_val)
 
-    def hardsigmoid(self, alpha: Any = 1 / 6, beta: Any = 0.5) -> Self:
+    def hardsigmoid(self, alpha: Scalar = 1 / 6, beta: Scalar = 0.5) -> Self:
         """alpha x + beta between 0 and 1, elementwise; integers give floats. Raises DTypeError for
         complex numbers.
         """
@@ -125,7 +126,7 @@ class Power(Mathematics):
         """
         return self.mul(self.add(3).relu6()).mul(1 / 6)
 
-    def leaky_relu(self, neg_slope: Any = 0.01) -> Self:
+    def leaky_relu(self, neg_slope: float = 0.01) -> Self:
         """x, or `neg_slope` x below 0, elementwise; integers give floats. Raises DTypeError for
         complex numbers.
         """
@@ -146,7 +147,7 @@ class Power(Mathematics):
         """
         return self.neg().softplus().neg()
 
-    def softplus(self, beta: Any = 1.0, threshold: float | None = None) -> Self:
+    def softplus(self, beta: Scalar = 1.0, threshold: float | None = None) -> Self:
         """log(1 + exp(beta x)) / beta, elementwise, without overflow; x where beta x is above
         `threshold`.
 
@@ -162,14 +163,14 @@ class Power(Mathematics):
         """exp(x) - 1 where x <= 0, and 0 above, where it could overflow."""
         return self.gt(0).where(0.0, self).expm1()
 
-    def elu(self, alpha: Any = 1.0) -> Self:
+    def elu(self, alpha: Scalar = 1.0) -> Self:
         """x, or alpha (exp(x) - 1) below 0, elementwise; integers give floats. Raises DTypeError
         for complex numbers.
         """
         x = self._float()
         return x.gt(0).where(x, x._exp_below().mul(alpha))
 
-    def celu(self, alpha: Any = 1.0) -> Self:
+    def celu(self, alpha: Scalar = 1.0) -> Self:
         """x, or alpha (exp(x / alpha) - 1) below 0, elementwise; integers give floats.
 
         Raises DTypeError for complex numbers.
@@ -177,7 +178,7 @@ class Power(Mathematics):
         x = self._float()
         return x.gt(0).where(x, x.div(alpha)._exp_below().mul(alpha))
 
-    def selu(self, alpha: Any = 1.6732632423543772, gamma: Any = 1.0507009873554805) -> Self:
+    def selu(self, alpha: Scalar = 1.6732632423543772, gamma: Scalar = 1.0507009873554805) -> Self:
         """gamma times `elu` of alpha, elementwise: arXiv 1706.02515; integers give floats. Raises
         DTypeError for complex numbers.
         """

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..engine.memory import memory_of, read
 from ..engine.realized import resolve
@@ -55,7 +55,7 @@ def _is_at_hand(node: Node) -> bool:
     return node.op is Op.BUFFER and memory_of(node.arg).is_shared
 
 
-def _in_memory(node: Node) -> np.ndarray[Any, Any]:
+def _in_memory(node: Node) -> np.ndarray:
     """The values of a node that is in memory, which computes and copies nothing on devices."""
     import numpy as np
 

@@ -11,11 +11,12 @@ the result.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
 from ..errors import ShapeError
 from . import chebyshev
 from .bessel import Bessel
+from .operands import Operand
 
 __all__ = ["Probability"]
 
@@ -138,7 +139,7 @@ class Probability(Bessel):
         terms = x.unsqueeze(-1).sub(halves).lgamma()
         return terms.sum(-1).add(p * (p - 1) / 4 * math.log(math.pi))
 
-    def zeta(self, q: Any) -> Self:
+    def zeta(self, q: Operand) -> Self:
         """Hurwitz's zeta function, elementwise: the sum of (q + k) ** -self over k = 0, 1, 2, ...
 
         For self above 1 (inf at 1, NaN below) and q above 0; inf at q = 0, -1, ..., and NaN at what

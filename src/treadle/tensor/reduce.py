@@ -7,7 +7,7 @@ x.mean((-1, -2), keepdim=True), x.softmax(-1), x.cumsum(0)
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from ..dtype import DType, dtypes, sum_acc_dtype, to_dtype
 from ..errors import DTypeError, ShapeError
@@ -18,9 +18,13 @@ from ..ir.op import Op
 from ..ir.shape import same_size, size_product
 from .joining import Joining
 from .keys import MOST_BITS, MOST_PLACES, place_dtype, place_of_extreme
+from .operands import Operand
 from .shapes import broadcast_shapes, expand, reshape, resolve_axes, resolve_axis
+from .types import Axes, DTypeLike, Extent
 
 __all__ = ["Reduce"]
+
+T = TypeVar("T", bound=Joining)
 
 
 class Reduce(Joining):
@@ -28,7 +32,7 @@ class Reduce(Joining):
 
     __slots__ = ()
 
-    def _reduce(self, op: Op, name: str, axis: Any, keepdim: Any, is_wide: bool = False) -> Self:
+    def _reduce(self, op: Op, name: str, axis: Axes, keepdim: bool, is_wide: bool = False) -> Self:
         axes = resolve_axes(name, axis, self.ndim)
         self._check_op(op)
         if not axes:
@@ -41,7 +45,7 @@ class Reduce(Joining):
             node = reshape(node, tuple(n for i, n in enumerate(node.shape) if i not in axes))
         return self._result(node)
 
-    def sum(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
+    def sum(self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None) -> Self:
         """The sum over `axis`, one, several or all (None).
 
         The axes vanish, or stay with size 1 for `keepdim`. Integers give at least int32 or uint32,
@@ -52,13 +56,15 @@ class Reduce(Joining):
         total = self._as(wide)._reduce(Op.ADD, "sum", axis, keepdim)
         return total._as(self.dtype) if dtype is None and self.dtype.is_float else total
 
-    def prod(self, axis: Any = None, keepdim: Any = False, dtype: Any = None) -> Self:
+    def prod(
+        self, axis: Axes = None, keepdim: bool = False, dtype: DTypeLike | None = None
+    ) -> Self:
         """The product over some axes, in the dtypes of `sum` unless another is given."""
         kind = _product_dtype(self.dtype) if dtype is None else to_dtype(dtype)
         acc = sum_acc_dtype(kind) if kind.is_float else kind
         return self.cast(acc)._reduce(Op.MUL, "prod", axis, keepdim).cast(kind)
 
-    def max(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def max(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The largest element over `axis`, one, several or all (None), in its dtype; NaN if there
         is one.
 
@@ -67,7 +73,7 @@ class Reduce(Joining):
         """
         return self._reduce(Op.MAX, "max", axis, keepdim)
 
-    def min(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def min(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The smallest element over `axis`, one, several or all (None), in its dtype; NaN if there
         is one.
 
@@ -76,7 +82,7 @@ class Reduce(Joining):
         """
         return self._reduce(Op.MIN, "min", axis, keepdim)
 
-    def any(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def any(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether some element is not 0, as bool.
 
         `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
@@ -84,7 +90,7 @@ class Reduce(Joining):
         """
         return self.bool()._reduce(Op.ADD, "any", axis, keepdim)
 
-    def all(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def all(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """Whether no element is 0, as bool.
 
         `axis`: one, several, or None for all; they vanish, or stay with size 1 for `keepdim`.
@@ -92,10 +98,10 @@ class Reduce(Joining):
         """
         return self.bool()._reduce(Op.MUL, "all", axis, keepdim)
 
-    def _count(self, axis: Any) -> Any:
+    def _count(self, axis: Axes) -> Extent:
         return size_product(self.shape[a] for a in resolve_axes("mean", axis, self.ndim))
 
-    def mean(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def mean(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The average over `axis`, one, several or all (None); integers give floats.
 
         The axes vanish, or stay with size 1 for `keepdim`. Half types add in float32 and give their
@@ -106,7 +112,7 @@ class Reduce(Joining):
         total = wide._reduce(Op.ADD, "mean", axis, keepdim)
         return _over(total, self._count(axis)).cast(out)
 
-    def var(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
+    def var(self, axis: Axes = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The variance, divided by count - `correction`; two passes, so that nothing cancels."""
         resolve_axes("var", axis, self.ndim)
         x = self._float()
@@ -118,7 +124,7 @@ class Reduce(Joining):
         return _over(total, free).cast(x.dtype)
 
     def var_mean(
-        self, axis: Any = None, keepdim: Any = False, correction: Any = 1
+        self, axis: Axes = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
         """The variance and the mean over `axis`, as `var` and `mean` give them; integers give
         floats.
@@ -127,7 +133,7 @@ class Reduce(Joining):
         """
         return self.var(axis, keepdim, correction), self.mean(axis, keepdim)
 
-    def std(self, axis: Any = None, keepdim: Any = False, correction: Any = 1) -> Self:
+    def std(self, axis: Axes = None, keepdim: bool = False, correction: float = 1) -> Self:
         """The standard deviation over `axis`, the root of `var`, in its shapes; integers give
         floats, complex numbers real.
 
@@ -139,7 +145,7 @@ class Reduce(Joining):
         return wide.var(axis, keepdim, correction).sqrt().cast(x.dtype.real)
 
     def std_mean(
-        self, axis: Any = None, keepdim: Any = False, correction: Any = 1
+        self, axis: Axes = None, keepdim: bool = False, correction: float = 1
     ) -> tuple[Self, Self]:
         """The standard deviation and the mean over `axis`, as `std` and `mean` give them; integers
         give floats.
@@ -150,14 +156,14 @@ class Reduce(Joining):
 
     # -- softmax ------------------------------------------------------------------------------
 
-    def _shifted(self, name: str, axis: Any, dtype: Any) -> tuple[Self, DType]:
+    def _shifted(self, name: str, axis: Axes, dtype: DTypeLike | None) -> tuple[Self, DType]:
         """self less its maximum along `axis`, and the type of the result, which is rounded once."""
         resolve_axes(name, axis, self.ndim)
         x = self._float() if dtype is None else self.cast(dtype)
         wide = x.cast(sum_acc_dtype(x.dtype))
         return wide.sub(wide.detach().max(axis, keepdim=True)), x.dtype
 
-    def softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
+    def softmax(self, axis: Axes = -1, dtype: DTypeLike | None = None) -> Self:
         """exp(x) / sum(exp(x)) along an axis, or several, without overflow, in this shape.
 
         Integers give floats, `dtype` converts first; half types compute in float32. Raises
@@ -169,7 +175,7 @@ class Reduce(Joining):
         exps = shifted.exp()
         return exps.div(exps.sum(axis, keepdim=True)).cast(out)
 
-    def log_softmax(self, axis: Any = -1, dtype: Any = None) -> Self:
+    def log_softmax(self, axis: Axes = -1, dtype: DTypeLike | None = None) -> Self:
         """The logarithm of `softmax`, without overflow, in this shape.
 
         Integers give floats, `dtype` converts first; half types compute in float32. Raises
@@ -180,7 +186,7 @@ class Reduce(Joining):
         shifted, out = self._shifted("log_softmax", axis, dtype)
         return shifted.sub(shifted.exp().sum(axis, keepdim=True).log()).cast(out)
 
-    def logsumexp(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def logsumexp(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """log(sum(exp(x))) over `axis`, one, several or all (None), without overflow; integers give
         floats.
 
@@ -202,7 +208,7 @@ class Reduce(Joining):
 
     # -- places -------------------------------------------------------------------------------
 
-    def argmax(self, axis: int | None = None, keepdim: Any = False) -> Self:
+    def argmax(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the largest element is along an axis, which vanishes, or stays with size 1 for
         `keepdim`.
 
@@ -211,7 +217,7 @@ class Reduce(Joining):
         """
         return self._arg_extreme(Op.MAX, "argmax", axis, keepdim)
 
-    def argmin(self, axis: int | None = None, keepdim: Any = False) -> Self:
+    def argmin(self, axis: int | None = None, keepdim: bool = False) -> Self:
         """Where the smallest element is along an axis, which vanishes, or stays with size 1 for
         `keepdim`.
 
@@ -220,7 +226,7 @@ class Reduce(Joining):
         """
         return self._arg_extreme(Op.MIN, "argmin", axis, keepdim)
 
-    def _arg_extreme(self, op: Op, name: str, axis: int | None, keepdim: Any) -> Self:
+    def _arg_extreme(self, op: Op, name: str, axis: int | None, keepdim: bool) -> Self:
         if axis is None:
             flat = self.flatten()._arg_extreme(op, name, 0, False)
             return flat.reshape((1,) * self.ndim) if keepdim else flat
@@ -233,7 +239,8 @@ class Reduce(Joining):
             node = place_of_extreme(self.node, op, at)
             short = tuple(n for i, n in enumerate(node.shape) if i != at)
             return self._result(node if keepdim else reshape(node, short))
-        found = self.eq(self._reduce(op, name, at, True))
+        anew = self.detach()._reduce(op, name, at, True)  # by the kernel that compares, or beside
+        found = self.eq(anew)
         if self.dtype.is_float:
             found = found.bitwise_or(self.isnan())
         # counted from the end, so that the first place is the largest number
@@ -296,7 +303,7 @@ class Reduce(Joining):
         if not self.ndim:
             return values, self._filled(0).cast(dtypes.int32)
         at = resolve_axis(name, axis, self.ndim)
-        is_there = self.eq(values)
+        is_there = self.eq(self.detach()._scan(op, name, axis))
         if self.dtype.is_float:
             is_there = is_there.bitwise_or(self.isnan())
         return values, is_there.where(self._places(at), 0)._scan(Op.MAX, name, at)
@@ -341,7 +348,7 @@ class Reduce(Joining):
         return self._places(self.ndim - 1).ge(self._places(self.ndim - 2).add(diagonal + above))
 
     @explained
-    def masked_fill(self, mask: Any, value: Any) -> Self:
+    def masked_fill(self, mask: Self, value: Operand) -> Self:
         """`value` where `mask` is true, else the element; all broadcast, dtypes promote.
 
         A float as `value` makes floats of integers. Raises ShapeError, and DTypeError if the mask
@@ -357,7 +364,7 @@ def _product_dtype(dtype: DType) -> DType:
     return dtype if dtype.is_inexact else sum_acc_dtype(dtype)
 
 
-def _over(total: Reduce, count: Any) -> Any:
+def _over(total: T, count: float | Node) -> T:
     if isinstance(count, Node):
         return total.div(type(total)._of(count.cast(total.dtype), total.device))
     return total.div(float(count))

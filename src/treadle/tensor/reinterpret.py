@@ -5,15 +5,17 @@ float32 (2, 3).bitcast(dtypes.uint8)  ->  uint8 (2, 12), least significant byte 
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import DTypeError, ShapeError
 from ..ir.args import ReduceArg
 from ..ir.node import Node, alu
 from ..ir.op import Op
+from ..ir.shape import Shape
 from .movement import Movement
 from .shapes import expand, reshape
+from .types import DTypeLike
 
 __all__ = ["Reinterpret"]
 
@@ -25,7 +27,7 @@ class Reinterpret(Movement):
 
     __slots__ = ()
 
-    def bitcast(self, dtype: Any) -> Self:
+    def bitcast(self, dtype: DTypeLike) -> Self:
         """The bytes as `dtype`; of another width, the last axis grows or shrinks to fit.
 
         A bool is a byte, 0 or 1. Raises ShapeError where the last axis does not divide, DTypeError
@@ -55,7 +57,7 @@ class Reinterpret(Movement):
         return self._result(node.bitcast(wanted))
 
 
-def _shifts(dtype: DType, count: int, bits: int, shape: tuple[Any, ...]) -> Node:
+def _shifts(dtype: DType, count: int, bits: int, shape: Shape) -> Node:
     return expand(Node(Op.IOTA, dtype, (), count) * bits, shape)
 
 

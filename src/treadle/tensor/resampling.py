@@ -10,13 +10,14 @@ float32 by PyTorch's formulas, so both agree on which pixel is the nearest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, Self, TypeVar, overload
 
 from ..dtype import DType, dtypes
 from ..errors import ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from .counting import Counting
+from .types import Sizes
 
 __all__ = ["Resampling"]
 
@@ -26,6 +27,8 @@ _MODES = {
 }  # fmt: skip
 _CUBIC = -0.75  # Keys' parameter, as in PyTorch
 
+T = TypeVar("T", bound=Counting)
+
 
 class Resampling(Counting):
     """Other sizes on top of gather."""
@@ -33,8 +36,9 @@ class Resampling(Counting):
     __slots__ = ()
 
     def interpolate(
-        self, size: Any = None, mode: str = "linear", align_corners: bool = False,
-        scale_factor: Any = None, recompute_scale_factor: bool | None = False,
+        self, size: Sizes | None = None, mode: str = "linear", align_corners: bool = False,
+        scale_factor: float | Sequence[float] | None = None,
+        recompute_scale_factor: bool | None = False,
     ) -> Self:  # fmt: skip
         """The last axes of (N, C, *spatial) resized to `size`, one number for each of them.
 
@@ -67,9 +71,11 @@ class Resampling(Counting):
         """Floats as integers of `dtype`, those beyond it as its ends."""
         return self.add(0.5).floor().clamp(float(dtype.min), float(dtype.max)).cast(dtype)
 
-    def _new_sizes(self, size: Any, factor: Any) -> tuple[list[int], list[float]]:
+    def _new_sizes(
+        self, size: Sizes | None, factor: float | Sequence[float] | None
+    ) -> tuple[list[int], list[float]]:
         """The new sizes, and old elements for each new one."""
-        given = factor if size is None else size
+        given: Any = factor if size is None else size
         listed = (
             list(given) if isinstance(given, (tuple, list)) else [given] * max(self.ndim - 2, 1)
         )
@@ -117,7 +123,7 @@ class Resampling(Counting):
 
     # -- adaptive pooling ---------------------------------------------------------------------
 
-    def adaptive_avg_pool2d(self, output_size: Any) -> Self:
+    def adaptive_avg_pool2d(self, output_size: Sizes) -> Self:
         """The mean of each of `output_size` parts that cover the last axes (one number for each
         axis; one alone: for two axes; None keeps an axis); integers give floats.
 
@@ -130,13 +136,13 @@ class Resampling(Counting):
 
     @overload
     def adaptive_max_pool2d(
-        self, output_size: Any, return_indices: Literal[False] = ...
+        self, output_size: Sizes, return_indices: Literal[False] = ...
     ) -> Self: ...
     @overload
     def adaptive_max_pool2d(
-        self, output_size: Any, return_indices: Literal[True]
+        self, output_size: Sizes, return_indices: Literal[True]
     ) -> tuple[Self, Self]: ...
-    def adaptive_max_pool2d(self, output_size: Any, return_indices: bool = False) -> Any:
+    def adaptive_max_pool2d(self, output_size: Sizes, return_indices: bool = False) -> Any:
         """The largest element of each part, in its dtype; see `adaptive_avg_pool2d`.
 
         With `return_indices`, also where the first one was, as int32 places in the flattened axes.
@@ -157,10 +163,8 @@ class Resampling(Counting):
                 places = won.where(where, dtypes.int32.max).min(axis + 1)
         return result if places is None else (result, places)
 
-    def _adaptive_sizes(self, name: str, output_size: Any) -> list[tuple[int, int]]:
-        sizes: Sequence[Any] = (
-            output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
-        )
+    def _adaptive_sizes(self, name: str, output_size: Sizes) -> list[tuple[int, int]]:
+        sizes: Any = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
         first = self.ndim - len(sizes)
         if (
             not sizes
@@ -198,17 +202,17 @@ class Resampling(Counting):
         return self._pick(axis, place.minimum(size - 1)), inside
 
 
-def _linear(t: Any) -> list[Any]:
+def _linear(t: T) -> list[T]:
     return [t.neg().add(1.0), t]
 
 
-def _cubic(t: Any) -> list[Any]:
+def _cubic(t: T) -> list[T]:
     """The weights of the four neighbours, by Keys' cubic convolution."""
 
-    def near(x: Any) -> Any:
+    def near(x: T) -> T:
         return x.mul(_CUBIC + 2).sub(_CUBIC + 3).mul(x).mul(x).add(1.0)
 
-    def far(x: Any) -> Any:
+    def far(x: T) -> T:
         return x.mul(_CUBIC).sub(5 * _CUBIC).mul(x).add(8 * _CUBIC).mul(x).sub(4 * _CUBIC)
 
     rest = t.neg().add(1.0)

@@ -24,6 +24,7 @@ from ..errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from ..forks import fork_safe
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import Shape
 from ..ir.views import operand
 from .core import Core
 from .creation import _known_dtype, _shape_of
@@ -31,6 +32,7 @@ from .examples import Examples, running
 from .inplace import write
 from .losses import Losses
 from .shapes import expand, is_whole, reshape
+from .types import DeviceLike, DTypeLike, Sizes
 
 __all__ = ["Sampling"]
 
@@ -71,8 +73,8 @@ class Sampling(Losses):
 
     @classmethod
     def rand(
-        cls, *shape: Any, device: str | None = None, dtype: Any = None, contiguous: bool = True,
-        requires_grad: bool | None = None,
+        cls, *shape: Sizes, device: DeviceLike = None, dtype: DTypeLike | None = None,
+        contiguous: bool = True, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """Uniform in [0, 1), in `shape`; `dtypes.default_float` unless a dtype is given.
 
@@ -90,8 +92,8 @@ class Sampling(Losses):
 
     @classmethod
     def randn(
-        cls, *shape: Any, dtype: Any = None, requires_grad: bool | None = None,
-        device: str | None = None,
+        cls, *shape: Sizes, dtype: DTypeLike | None = None, requires_grad: bool | None = None,
+        device: DeviceLike = None,
     ) -> Self:  # fmt: skip
         """Standard normal, by the method of Box and Muller, in `shape`.
 
@@ -109,8 +111,8 @@ class Sampling(Losses):
 
     @classmethod
     def randint(
-        cls, *shape: Any, low: int = 0, high: int = 10, dtype: Any = dtypes.int32,
-        device: str | None = None, requires_grad: bool | None = None,
+        cls, *shape: Sizes, low: int = 0, high: int = 10, dtype: DTypeLike = dtypes.int32,
+        device: DeviceLike = None, requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """Integers from `low` to `high` - 1, in `shape`, int32 unless a dtype is given.
 
@@ -141,7 +143,7 @@ class Sampling(Losses):
 
     @classmethod
     def normal(
-        cls, *shape: Any, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None,
+        cls, *shape: Sizes, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None,
         **kwargs: Any,
     ) -> Self:  # fmt: skip
         """Normal with a mean and a standard deviation, in `shape`.
@@ -153,7 +155,7 @@ class Sampling(Losses):
 
     @classmethod
     def uniform(
-        cls, *shape: Any, low: float = 0.0, high: float = 1.0, dtype: Any = None,
+        cls, *shape: Sizes, low: float = 0.0, high: float = 1.0, dtype: DTypeLike | None = None,
         requires_grad: bool | None = None, **kwargs: Any,
     ) -> Self:  # fmt: skip
         """Uniform in [low, high), in `shape`; `dtypes.default_float` unless a dtype is given.
@@ -168,7 +170,7 @@ class Sampling(Losses):
         return result if requires_grad is None else result.requires_grad_(requires_grad)
 
     @classmethod
-    def scaled_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+    def scaled_uniform(cls, *shape: Sizes, **kwargs: Any) -> Self:
         """Uniform in ±1 / sqrt(number of elements), in `shape`.
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -177,7 +179,7 @@ class Sampling(Losses):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def glorot_uniform(cls, *shape: Any, **kwargs: Any) -> Self:
+    def glorot_uniform(cls, *shape: Sizes, **kwargs: Any) -> Self:
         """Uniform in ±sqrt(6 / (fan in + fan out)), in `shape` (Glorot and Bengio, 2010).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -187,7 +189,7 @@ class Sampling(Losses):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_uniform(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+    def kaiming_uniform(cls, *shape: Sizes, a: float = 0.01, **kwargs: Any) -> Self:
         """Uniform in ±sqrt(6 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -196,7 +198,7 @@ class Sampling(Losses):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_normal(cls, *shape: Any, a: float = 0.01, **kwargs: Any) -> Self:
+    def kaiming_normal(cls, *shape: Sizes, a: float = 0.01, **kwargs: Any) -> Self:
         """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -207,7 +209,7 @@ class Sampling(Losses):
 
     @classmethod
     def randperm(
-        cls, n: int, device: str | None = None, dtype: Any = dtypes.int32,
+        cls, n: int, device: DeviceLike = None, dtype: DTypeLike = dtypes.int32,
         requires_grad: bool | None = None,
     ) -> Self:  # fmt: skip
         """0 to n - 1 in random order, (n,) int32 unless a dtype is given.
@@ -274,14 +276,17 @@ class Sampling(Losses):
         return type(self).rand(*self.shape, **settings)
 
     def randn_like(
-        self, dtype: Any = None, requires_grad: bool | None = None, **kwargs: Any
+        self,
+        dtype: DTypeLike | None = None,
+        requires_grad: bool | None = None,
+        **kwargs: Any,
     ) -> Self:
         """`randn` in this tensor's shape and device, and in its dtype unless one is given."""
         settings = {"device": self.device, "dtype": dtype or self.dtype, **kwargs}
         return type(self).randn(*self.shape, requires_grad=requires_grad, **settings)
 
 
-def _kaiming_std(shape: tuple[Any, ...], a: float) -> float:
+def _kaiming_std(shape: Shape, a: float) -> float:
     return math.sqrt(2.0 / (1 + a**2)) / math.sqrt(max(math.prod(shape[1:]), 1))
 
 
@@ -314,7 +319,7 @@ def _word(state: Node, place: int, count: int) -> Node:
     return expand(Node(Op.SHRINK, state.dtype, (state,), ((place, place + 1),)), (count,))
 
 
-def _random_words(shape: tuple[Any, ...], device: str) -> tuple[Node, Node]:
+def _random_words(shape: Shape, device: str) -> tuple[Node, Node]:
     """Two independent uint32 for each element, flat."""
     return _drawn(math.prod(shape), device, running())
 

@@ -8,15 +8,16 @@ Negative places count from the end. Places that are out of range read 0 and are 
 
 from __future__ import annotations
 
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import dtypes
 from ..errors import DTypeError, ShapeError
 from ..ir.op import Op
 from ..ir.shape import size_product
 from .arranging import Arranging
-from .operands import check_device
+from .operands import Operand, check_device
 from .shapes import broadcast_shapes, resolve_axis
+from .types import Scalar
 
 __all__ = ["Selecting"]
 
@@ -77,7 +78,7 @@ class Selecting(Arranging):
         index = indices._wrapped(indices, axis, self.shape[axis])
         return self.expand(lines).gather(axis, index.expand(wanted))
 
-    def index_add(self, dim: int, index: Self, source: Self, alpha: Any = 1) -> Self:
+    def index_add(self, dim: int, index: Self, source: Self, alpha: Scalar = 1) -> Self:
         """A copy with `source` times `alpha` added at the integers `index` (n,) of one axis.
 
         `source` has this shape but for that axis, of size n; it takes this dtype. Raises
@@ -99,7 +100,7 @@ class Selecting(Arranging):
             return self.reshape((1,)).index_copy(dim, index, line).reshape(())
         return self._at_places("index_copy", dim, index, source, None)
 
-    def index_fill(self, dim: int, index: Self, value: Any) -> Self:
+    def index_fill(self, dim: int, index: Self, value: Operand) -> Self:
         """A copy with `value`, a number, at the integers `index` (n,) of one axis; it takes this
         dtype.
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, SupportsIndex, TypeGuard, cast
 
 from ..errors import IndexOutOfRange, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape, same_size, size_product
 from ..ir.symbolic import size_with, unbind
+from .types import Axes, Extent, Sizes
 
 __all__ = [
     "Size", "aligned", "broadcast_shapes", "expand", "flatten_args", "is_whole", "move_axes",
@@ -31,7 +32,7 @@ class Size(int):
     shape: Shape
 
     @staticmethod
-    def of(shape: Shape) -> Any:
+    def of(shape: Shape) -> Size | functools.partial[Any]:
         """The Size of a tensor; where sizes are symbolic, only the method, and no number."""
         count = size_product(shape)
         if not isinstance(count, int):
@@ -61,7 +62,7 @@ def broadcast_shapes(name: str, *shapes: Shape, apart: int = 0) -> Shape:
         return tuple(lead[0])
     rank = max(len(shape) for shape in lead)
     padded = [(1,) * (rank - len(shape)) + tuple(shape) for shape in lead]
-    result: list[Any] = []
+    result: list[Extent] = []
     for axis, sizes in enumerate(zip(*padded, strict=True)):
         wide = [size for size in sizes if not same_size(size, 1)]
         if any(not same_size(size, wide[0]) for size in wide):
@@ -132,18 +133,18 @@ def move_axes(node: Node, order: Sequence[int]) -> Node:
     return Node(Op.PERMUTE, node.dtype, (node,), order)
 
 
-def flatten_args(first: Any, rest: Sequence[Any]) -> tuple[Any, ...]:
+def flatten_args(first: Sizes | Axes, rest: Sequence[Sizes]) -> Shape:
     """`f(2, 3)` and `f((2, 3))` mean the same; NumPy's integers are Python's."""
     numbers = (*first, *rest) if isinstance(first, (tuple, list)) else (first, *rest)
     return tuple(n.__index__() if is_whole(n) else n for n in numbers)
 
 
-def is_whole(value: Any) -> bool:
+def is_whole(value: object) -> TypeGuard[SupportsIndex]:
     """Whether `value` is an integer of Python's or NumPy's, or a tensor that holds one."""
-    return hasattr(value, "__index__") and not (hasattr(value, "ndim") and value.ndim)
+    return hasattr(value, "__index__") and not getattr(value, "ndim", 0)
 
 
-def resolve_axis(name: str, axis: int, rank: int, extra: int = 0) -> int:
+def resolve_axis(name: str, axis: SupportsIndex, rank: int, extra: int = 0) -> int:
     """`axis` counted from 0. Raises IndexOutOfRange if it is not in -rank..rank-1."""
     span = max(rank + extra, 1)
     if not isinstance(axis, int):
@@ -165,18 +166,18 @@ def own_axis(name: str, axis: int, shape: Shape) -> int:
     return resolve_axis(name, axis, len(shape))
 
 
-def resolve_axes(name: str, axis: Any, rank: int) -> tuple[int, ...]:
+def resolve_axes(name: str, axis: Axes, rank: int) -> tuple[int, ...]:
     """Sorted axes from None (all), a number or a sequence. Raises if out of range or repeated."""
     if axis is None:
         return tuple(range(rank))
-    listed = axis if isinstance(axis, (tuple, list)) else (axis,)
+    listed = axis if isinstance(axis, (tuple, list)) else (cast("int", axis),)
     axes = [resolve_axis(name, item, rank) for item in listed]
     if len(set(axes)) != len(axes):
         raise ShapeError(f"[{name}] axes {tuple(listed)} name the same axis twice")
     return tuple(sorted(axes)) if rank else ()
 
 
-def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
+def resolve_shape(name: str, old: Shape, new: Sequence[SupportsIndex | Node | None]) -> Shape:
     """`new` with -1 inferred and None taken from `old`. Raises ShapeError."""
     if not isinstance(new, Sequence):
         raise ShapeError(f"[{name}] a shape is a sequence of integers, not {new!r}")
@@ -199,7 +200,7 @@ def resolve_shape(name: str, old: Shape, new: Sequence[Any]) -> Shape:
     return tuple(sizes)
 
 
-def _check_bound(name: str, old: Shape, sizes: list[Any], total: Any, count: Any) -> None:
+def _check_bound(name: str, old: Shape, sizes: list[Extent], total: Extent, count: Extent) -> None:
     """Raises ShapeError where the values that Variables are bound to give another count."""
     both, values = unbind([node for node in (total, count) if isinstance(node, Node)])
     free = {n.arg.name for node in both for n in node.toposort() if n.op is Op.VARIABLE}
@@ -215,7 +216,7 @@ def _check_bound(name: str, old: Shape, sizes: list[Any], total: Any, count: Any
         )
 
 
-def _reshape_hint(name: str, old: Shape, sizes: list[Any], total: int) -> str:
+def _reshape_hint(name: str, old: Shape, sizes: list[Extent], total: int) -> str:
     """What may have been meant: one size that is to be inferred, or a broadcast."""
     if len(old) <= len(sizes) and all(
         same_size(a, b) or same_size(a, 1)
@@ -230,7 +231,7 @@ def _reshape_hint(name: str, old: Shape, sizes: list[Any], total: int) -> str:
     return "; the product of the sizes must stay the same"
 
 
-def _as_size(name: str, size: Any) -> int:
+def _as_size(name: str, size: object) -> int:
     if not is_whole(size):
         raise ShapeError(f"[{name}] a size is an integer, not {size!r}")
     number = size.__index__()
@@ -239,7 +240,7 @@ def _as_size(name: str, size: Any) -> int:
     return number
 
 
-def _infer(name: str, old: Shape, sizes: list[Any], place: int) -> Any:
+def _infer(name: str, old: Shape, sizes: list[Extent], place: int) -> Extent:
     total = size_product(old)
     known = size_product(size for i, size in enumerate(sizes) if i != place)
     if isinstance(total, int) and isinstance(known, int):

@@ -10,10 +10,12 @@ Operations know nothing of it: schedule/shard.py takes the graph apart when it i
 
 from __future__ import annotations
 
-from typing import Any, Self
+from collections.abc import Sequence
+from typing import Self
 
 from ..engine.devices import Device
 from ..errors import DeviceError, ShapeError
+from ..ir.shape import Shape
 from ..schedule.shard import sharded
 from .interop import Interop
 
@@ -48,7 +50,7 @@ class Sharding(Interop):
         return self._moved_by(lambda tensor: tensor.shard(devices, axis))
 
 
-def _checked(devices: Any) -> tuple[str, ...]:
+def _checked(devices: Sequence[str]) -> tuple[str, ...]:
     if not isinstance(devices, (tuple, list)):
         raise DeviceError(
             f"[shard] give a tuple of devices, such as ('CPU', 'CPU:1'), not {devices!r}"
@@ -61,7 +63,7 @@ def _checked(devices: Any) -> tuple[str, ...]:
     return names
 
 
-def _axis(axis: int, shape: tuple[Any, ...], count: int) -> int:
+def _axis(axis: int, shape: Shape, count: int) -> int:
     if not isinstance(axis, int) or not -len(shape) <= axis < len(shape):
         raise ShapeError(f"[shard] shape {shape} has no axis {axis!r}")
     axis %= len(shape)

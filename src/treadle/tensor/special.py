@@ -12,11 +12,12 @@ those of the formulas, so they hold for any order.
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self
 
-from ..dtype import dtypes, finfo, least_upper_dtype
+from ..dtype import DType, dtypes, finfo, least_upper_dtype
 from ..errors import DTypeError
 from ..ir.op import Op
+from .operands import Operand
 from .sharding import Sharding
 
 __all__ = ["INTEGERS", "Special"]
@@ -55,7 +56,7 @@ class Special(Sharding):
 
     # -- exponentials and logarithms ----------------------------------------------------------
 
-    def logaddexp2(self, other: Any) -> Self:
+    def logaddexp2(self, other: Operand) -> Self:
         """log2(2 ** self + 2 ** other), elementwise, without overflow; integers give floats.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
@@ -80,7 +81,7 @@ class Special(Sharding):
         result = low.where(outer, inner.mul(2.0))
         return result.cast(self._float().dtype)
 
-    def xlogy(self, other: Any) -> Self:
+    def xlogy(self, other: Operand) -> Self:
         """self * log(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).
 
         Shapes broadcast, dtypes promote, integers give floats. Raises ShapeError.
@@ -89,7 +90,7 @@ class Special(Sharding):
         nothing = self.eq(0).bitwise_and(other.isnan().logical_not())
         return nothing.where(0.0, self.mul(nothing.where(1.0, other).log()))
 
-    def ldexp(self, other: Any) -> Self:
+    def ldexp(self, other: Operand) -> Self:
         """self * 2 ** other, elementwise; shapes broadcast, dtypes promote, integers give floats.
         Raises ShapeError.
         """
@@ -192,7 +193,7 @@ class Special(Sharding):
 
     # -- angles and lengths -------------------------------------------------------------------
 
-    def atan2(self, other: Any) -> Self:
+    def atan2(self, other: Operand) -> Self:
         """The angle from the positive first axis to (other, self), in -pi to pi; integers give
         floats.
 
@@ -211,7 +212,7 @@ class Special(Sharding):
         flat = x.signbit().where(angle.add(half), angle)
         return steep.where(half.mul(0.5).sub(angle), flat).cast(self._common_float(other))
 
-    def hypot(self, other: Any) -> Self:
+    def hypot(self, other: Operand) -> Self:
         """sqrt(self ** 2 + other ** 2), elementwise, without overflow in between; integers give
         floats.
 
@@ -254,7 +255,7 @@ class Special(Sharding):
 
     # -- parts and neighbours of a number -----------------------------------------------------
 
-    def fmod(self, other: Any) -> Self:
+    def fmod(self, other: Operand) -> Self:
         """The rest of a division rounded towards zero, elementwise: it has the sign of `self`.
 
         Shapes broadcast, dtypes promote; bools give int32. Raises ShapeError, and DTypeError for
@@ -285,7 +286,7 @@ class Special(Sharding):
             return self.lt(0)
         return self._result(self.node.bitcast(INTEGERS[self.dtype.bits])).lt(0)
 
-    def nextafter(self, other: Any) -> Self:
+    def nextafter(self, other: Operand) -> Self:
         """The neighbouring float of each element towards `other`, which moves as this one does.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError unless both are floats.
@@ -320,7 +321,7 @@ class Special(Sharding):
         finite = self.eq(math.inf).where(high, self.eq(-math.inf).where(low, self))
         return self.isnan().where(nan, finite)
 
-    def heaviside(self, values: Any) -> Self:
+    def heaviside(self, values: Operand) -> Self:
         """0 below zero, 1 above, `values` at zero, elementwise; NaN stays NaN.
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
@@ -336,14 +337,14 @@ class Special(Sharding):
         """Where elements are -inf, as bool in this shape. Raises DTypeError for complex numbers."""
         return self.isinf(detect_positive=False)
 
-    def logical_xor(self, x: Any) -> Self:
+    def logical_xor(self, x: Operand) -> Self:
         """Where exactly one of the two is not 0, as bool; shapes broadcast. Raises ShapeError."""
         return self.bool().bitwise_xor(self._as_tensor("logical_xor", x).bool())
 
-    def _common_float(self, other: Any) -> Any:
+    def _common_float(self, other: Operand) -> DType:
         return self.add(other)._float().dtype
 
-    def _wide_pair(self, name: str, other: Any) -> tuple[Self, Self]:
+    def _wide_pair(self, name: str, other: Operand) -> tuple[Self, Self]:
         """Both as floats of one type of at least 32 bits, broadcast."""
         other = self._operand(name, other)
         wide = self.add(other)._wide().dtype

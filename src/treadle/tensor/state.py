@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import weakref
 from contextlib import nullcontext
-from typing import Any, Self
+from typing import Self
 
 from ..dtype import DType
 from ..engine.memory import Promise
@@ -21,6 +21,7 @@ from ..ir.node import Node
 from ..ir.origin import mark
 from ..ir.shape import Shape
 from .modes import Modes
+from .types import Placement
 
 __all__ = ["State"]
 
@@ -35,38 +36,38 @@ class State(metaclass=Modes):
         "_requires_grad", "_storage", "device", "grad", "is_leaf",
     )  # fmt: skip
 
-    device: Any  # a name; several devices that share the tensor are a tuple of names
+    device: Placement  # a name; several devices that share the tensor are a tuple of names
     grad: Self | None
     is_leaf: bool
     _node: Node | None
     _number: int
-    _promised: tuple[Any, Promise]  # a buffer and what its node will be; only where it has none
+    _promised: tuple[object, Promise]  # a buffer and what its node will be; only where it has none
     _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
     _above: tuple[weakref.ref[State], ...]  # the views that a view was taken of, the nearest first
     _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
     _lent: tuple[object, ...]  # buffers that others know by address; not there before they ask
 
     @classmethod
-    def _of(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
+    def _of(cls, node: Node, device: Placement, requires_grad: bool | None = None) -> Self:
         """A tensor of `node`, as it is."""
         mark(node)
         return cls._in_memory(node, device, requires_grad)
 
     @classmethod
-    def _in_memory(cls, node: Node, device: Any, requires_grad: bool | None = None) -> Self:
+    def _in_memory(cls, node: Node, device: Placement, requires_grad: bool | None = None) -> Self:
         """The same of a node that no line has to answer for: its values are there."""
         self = object.__new__(cls)
         self._set(node, device, requires_grad)
         return self
 
-    def _set(self, node: Node, device: Any, requires_grad: bool | None) -> None:
+    def _set(self, node: Node, device: Placement, requires_grad: bool | None) -> None:
         self.device, self.grad = device, None
         self._requires_grad, self.is_leaf = requires_grad, False
         self._storage, self._moves, self._above = None, None, ()
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
-    def _to_be(self, buffer: Any, promise: Promise) -> Self:
+    def _to_be(self, buffer: object, promise: Promise) -> Self:
         """A tensor like this one in `buffer`, which has no node before somebody asks.
 
         Results of captured steps are most often read once, given to the next, or dropped.

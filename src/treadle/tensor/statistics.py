@@ -5,15 +5,20 @@ x.quantile(0.9, dim=0), x.median(-1), x.diff(), y.trapezoid(x), x.nanmean()
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any, Self, overload
+from collections.abc import Callable, Sequence
+from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast, overload
 
 from ..errors import DTypeError, ShapeError
+from ..kinds import NUMBERS
 from .bytes import Bytes
-from .operands import is_scalar
+from .operands import Operand, is_scalar
 from .shapes import resolve_axis
+from .types import Axes, DTypeLike
 
 __all__ = ["Statistics"]
+
+T = TypeVar("T", bound=Bytes)
+Shares: TypeAlias = Annotated["float | Sequence[float] | Bytes", NUMBERS]
 
 
 class Statistics(Bytes):
@@ -23,7 +28,7 @@ class Statistics(Bytes):
 
     # -- without NaN --------------------------------------------------------------------------
 
-    def nansum(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def nansum(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The sum over `axis`, one, several or all (None), of what is not NaN, in the dtypes of
         `sum`.
 
@@ -32,7 +37,7 @@ class Statistics(Bytes):
         """
         return self.isnan().where(0, self).sum(axis, keepdim)
 
-    def nanmean(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def nanmean(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The mean over `axis`, one, several or all (None), of what is not NaN; NaN if nothing is
         left.
 
@@ -42,7 +47,7 @@ class Statistics(Bytes):
         count = self.isnan().logical_not().sum(axis, keepdim)
         return self.nansum(axis, keepdim).div(count)
 
-    def amax(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def amax(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The largest element over `axis`, one, several or all (None): `max`, under PyTorch's name.
 
         In its dtype; NaN if there is one. The axes vanish, or stay with size 1 for `keepdim`.
@@ -50,7 +55,7 @@ class Statistics(Bytes):
         """
         return self.max(axis, keepdim)
 
-    def amin(self, axis: Any = None, keepdim: Any = False) -> Self:
+    def amin(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The smallest element over `axis`, one, several or all (None): `min`, under PyTorch's
         name.
 
@@ -59,7 +64,7 @@ class Statistics(Bytes):
         """
         return self.min(axis, keepdim)
 
-    def aminmax(self, axis: Any = None, keepdim: Any = False) -> tuple[Self, Self]:
+    def aminmax(self, axis: Axes = None, keepdim: bool = False) -> tuple[Self, Self]:
         """The least and the largest element over `axis`, in its dtype, each as `amin` and `amax`
         give it.
 
@@ -68,7 +73,7 @@ class Statistics(Bytes):
         return self.min(axis, keepdim), self.max(axis, keepdim)
 
     def allclose(
-        self, other: Any, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
+        self, other: Operand, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False
     ) -> bool:
         """Whether all elements are close to those of `other` (see `isclose`): a Python bool,
         computed now.
@@ -128,7 +133,11 @@ class Statistics(Bytes):
         return self.sort(0)[0]
 
     def quantile(
-        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
+        self,
+        q: Shares,
+        dim: int | None = None,
+        keepdim: bool = False,
+        interpolation: str = "linear",
     ) -> Self:
         """The value below which a share `q` of each line lies, as floats; a vector `q` adds a first
         axis.
@@ -141,7 +150,11 @@ class Statistics(Bytes):
         return self._quantiles("quantile", q, dim, keepdim, interpolation)
 
     def nanquantile(
-        self, q: Any, dim: int | None = None, keepdim: bool = False, interpolation: str = "linear"
+        self,
+        q: Shares,
+        dim: int | None = None,
+        keepdim: bool = False,
+        interpolation: str = "linear",
     ) -> Self:
         """`quantile` of floats that are not NaN, in its shapes; NaN where nothing is left.
 
@@ -149,7 +162,9 @@ class Statistics(Bytes):
         """
         return self._quantiles("nanquantile", q, dim, keepdim, interpolation)
 
-    def _quantiles(self, name: str, q: Any, dim: int | None, keepdim: bool, between: str) -> Self:
+    def _quantiles(
+        self, name: str, q: Shares, dim: int | None, keepdim: bool, between: str
+    ) -> Self:
         if not self.dtype.is_float:
             raise DTypeError(f"[{name}] needs floats, not {self.dtype.name}")
         if between not in _BETWEEN:
@@ -164,9 +179,7 @@ class Statistics(Bytes):
         moved = self.movedim(axis, -1) if self.ndim else self.reshape((1,))
         if not moved.shape[-1]:
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on axis {dim}")
-        shares = self._filled(q) if is_scalar(q) else q
-        if isinstance(q, (list, tuple)):
-            shares = type(self)(q, device=self.device, dtype=self.dtype)
+        shares = self._shares(q)
         if shares.ndim > 1:
             raise ShapeError(f"[{name}] q is a number or a vector, not shape {shares.shape}")
         wanted = shares.cast(self.dtype).reshape((-1,))
@@ -175,7 +188,14 @@ class Statistics(Bytes):
             found = found.unsqueeze(axis + 1)
         return found if shares.ndim else found.squeeze(0)
 
-    def _at_shares(self, shares: Self, between: Callable[[Any], Any], without_nan: bool) -> Self:
+    def _shares(self, q: Shares) -> Self:
+        if is_scalar(q):
+            return self._filled(q)
+        if isinstance(q, (list, tuple)):
+            return type(self)(q, device=self.device, dtype=self.dtype)
+        return cast("Self", q)
+
+    def _at_shares(self, shares: Self, between: Callable[[Self], Self], without_nan: bool) -> Self:
         """The values below which shares of the last axis lie, on that axis."""
         line, broken, last = self.sort(-1)[0], self.isnan(), self.ndim - 1
         if without_nan:  # each line has as many elements as are left
@@ -245,7 +265,7 @@ class Statistics(Bytes):
         return height.mul(x.diff(dim=axis - self.ndim)).mul(0.5)
 
     def cumulative_sum(
-        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+        self, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
     ) -> Self:
         """`cumsum` by the Array API standard, in this shape; integers as int32, uint32 at least.
 
@@ -255,7 +275,7 @@ class Statistics(Bytes):
         return self._cumulative("cumulative_sum", axis, dtype, include_initial)
 
     def cumulative_prod(
-        self, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+        self, axis: int | None = None, dtype: DTypeLike | None = None, include_initial: bool = False
     ) -> Self:
         """`cumprod` by the Array API standard, in this shape, or as `dtype`.
 
@@ -264,7 +284,9 @@ class Statistics(Bytes):
         """
         return self._cumulative("cumulative_prod", axis, dtype, include_initial)
 
-    def _cumulative(self, name: str, axis: int | None, dtype: Any, initial: bool) -> Self:
+    def _cumulative(
+        self, name: str, axis: int | None, dtype: DTypeLike | None, initial: bool
+    ) -> Self:
         if axis is None and self.ndim != 1:
             raise ShapeError(f"[{name}] shape {self.shape} needs an axis")
         at = resolve_axis(name, 0 if axis is None else axis, self.ndim)
@@ -279,7 +301,7 @@ class Statistics(Bytes):
         return start.expand(shape).cat(total, dim=at)
 
 
-def _kept(x: Any, axis: int, keepdim: bool) -> Any:
+def _kept(x: T, axis: int, keepdim: bool) -> T:
     return x if keepdim or not x.ndim else x.squeeze(axis)
 
 

@@ -31,6 +31,7 @@ from ..ir.symbolic import bound_size
 from ..kinds import shown
 from .core import Core
 from .intervals import index_within, slice_bounds
+from .types import Extent
 
 __all__ = ["Subscript", "as_subscript", "check_places", "parse"]
 
@@ -42,7 +43,7 @@ class Subscript:
     `place`: where the gathered axes go, counted after the other advanced axes are gone.
     """
 
-    moves: list[tuple[Op, Any]] = field(default_factory=list)
+    moves: list[tuple[Op, object]] = field(default_factory=list)
     advanced: list[tuple[int, Any]] = field(default_factory=list)
     place: int = 0
 
@@ -81,7 +82,7 @@ def as_subscript() -> Iterator[None]:
 
 
 def check_places(
-    name: str, index: Core, axis: int, size: Any, lowest: int = 0, ignored: int | None = None
+    name: str, index: Core, axis: int, size: Extent, lowest: int = 0, ignored: int | None = None
 ) -> Node:
     """The node of `index`, whose places lie in lowest..size-1, or are `ignored`.
 
@@ -208,7 +209,7 @@ class _Parser:
             begin = _checked_int(item, size, axis)
             self._keep(begin, begin + 1)
 
-    def _keep(self, begin: Any, end: Any, step: int = 1) -> None:
+    def _keep(self, begin: Extent, end: Extent, step: int = 1) -> None:
         self.bounds.append((begin, end))
         self.steps.append(step)
 
@@ -246,7 +247,7 @@ class _Parser:
         return first  # everything before it kept or inserted one axis
 
 
-def _checked_int(index: Any, size: Any, axis: int) -> Any:
+def _checked_int(index: Any, size: Extent, axis: int) -> Any:
     if isinstance(index, Node) or isinstance(size, Node):
         return index_within(index, size, axis)
     if not -size <= index < size:
@@ -257,7 +258,7 @@ def _checked_int(index: Any, size: Any, axis: int) -> Any:
     return index % size
 
 
-def _checked(item: Any, size: Any, axis: int) -> Any:
+def _checked(item: Any, size: Extent, axis: int) -> Any:
     """Host indices within 0..size-1; a tensor as it is."""
     if isinstance(item, Core):
         if not item.dtype.is_int:

@@ -62,7 +62,7 @@ class Tensor(Familiar):
         raise of_tensor(name, dir(type(self)))
 
     @staticmethod
-    def train(mode: Any = True) -> Context:
+    def train(mode: bool = True) -> Context:
         """A context manager and decorator inside which layers behave as in training.
 
         Raises SettingError.

@@ -13,7 +13,7 @@ from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.views import After, Assign, Scatter, operand, places_of
 from .grad_movement import adjoint
-from .shapes import constant
+from .shapes import computed_anew, constant
 
 __all__ = ["after", "assign", "copy", "gather", "movements", "multi", "scatter"]
 
@@ -52,7 +52,8 @@ def _scatter_add(node: Node, g: Node) -> tuple[Node | None, ...]:
 def _scatter_extreme(node: Node, g: Node) -> tuple[Node | None, ...]:
     """All that equal the result share its gradient."""
     base, index, values = node.src
-    won, own = values.eq(_take(node, node)), base.eq(node)
+    result = computed_anew(node)
+    won, own = values.eq(_take(node, result)), base.eq(result)
     wide = sum_acc_dtype(g.dtype)
     counted = (own.cast(wide), index, won.cast(wide))
     count = Node(Op.SCATTER, wide, counted, replace(node.arg, op=Op.ADD))

@@ -13,7 +13,17 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.views import operand
-from .shapes import constant, expand, flip, iota_along, permute, reduce, reshape, scan
+from .shapes import (
+    computed_anew,
+    constant,
+    expand,
+    flip,
+    iota_along,
+    permute,
+    reduce,
+    reshape,
+    scan,
+)
 
 __all__ = ["reduce_rule", "scan_rule"]
 
@@ -30,7 +40,7 @@ def _sum(node: Node, g: Node) -> Node:
 def _extreme(node: Node, g: Node) -> Node:
     """Equal extremes share the gradient evenly."""
     x = operand(node)
-    top = expand(node, x.shape)
+    top = expand(computed_anew(node), x.shape)
     chosen = x.eq(top) | x.ne(x)
     count = reduce(chosen.cast(x.dtype), Op.ADD, node.arg.axes)
     return chosen.where(g / expand(count, x.shape), 0.0)
@@ -106,7 +116,7 @@ def permute_in(x: Node, axis: int, lead: tuple[object, ...], wide: tuple[object,
 def _running_extreme(node: Node, g: Node) -> Node:
     """Each gradient goes to the latest element that equals the running extreme."""
     x, axis = operand(node), node.arg.axis
-    places = x.eq(node).where(iota_along(x.shape, axis), 0)
+    places = x.eq(computed_anew(node)).where(iota_along(x.shape, axis), 0)
     source = scan(places, Op.MAX, axis)
     order = (*(i for i in range(len(x.shape)) if i != axis), axis)
     rows = size_product(n for i, n in enumerate(x.shape) if i != axis)

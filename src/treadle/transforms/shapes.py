@@ -11,8 +11,8 @@ from ..ir.op import Op
 from ..ir.shape import same_size
 
 __all__ = [
-    "constant", "expand", "flip", "iota_along", "named", "permute", "reduce", "repeated",
-    "reshape", "scan",
+    "computed_anew", "constant", "expand", "flip", "iota_along", "named", "permute", "reduce",
+    "repeated", "reshape", "scan",
 ]  # fmt: skip
 
 
@@ -44,6 +44,14 @@ def repeated(node: Node, size: int) -> Node:
 def named(node: Node) -> Node:
     """`node` under a name that nothing else has: gradients for it are for this use of it alone."""
     return Node(Op.ALIAS, node.dtype, (node,), Token())
+
+
+def computed_anew(node: Node) -> Node:
+    """`node` as a value of its own: not what was computed for `node` before.
+
+    Its sources may be computed anew as well by then, and rounded otherwise.
+    """
+    return node.replace(src=tuple(Node(Op.DETACH, s.dtype, (s,)) for s in node.src))
 
 
 def constant(dtype: DType, value: Any, shape: tuple[Any, ...]) -> Node:

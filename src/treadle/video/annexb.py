@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias, cast
 
 import numpy as np
 
@@ -35,7 +35,15 @@ __all__ = [
 ]
 
 Bytes: TypeAlias = bytes | bytearray | memoryview
-Source: TypeAlias = Any  # Bytes, an object with read(), or an iterable of Bytes
+
+
+class Readable(Protocol):
+    """A binary file, or what is read like one."""
+
+    def read(self, size: int, /) -> Bytes: ...
+
+
+Source: TypeAlias = Bytes | Readable | Iterable[Bytes]
 
 START_CODE = b"\x00\x00\x01"
 MOST_UNIT_BYTES = 1 << 27  # level 6.2 allows 110 MB for all the pictures that a decoder buffers
@@ -71,10 +79,10 @@ def iter_units(source: Source, *, chunk_size: int = 65536, is_hevc: bool = True)
     if chunk_size <= 0:
         raise ValueError(f"chunk_size must be 1 or more, not {chunk_size}")
     if isinstance(source, bytes | bytearray | memoryview):
-        return _split(_looked_at(_blocks(_flat(source)), is_hevc))
+        return _split(_looked_at(_blocks(_flat(cast("Bytes", source))), is_hevc))
     # Before "iterable": binary files are iterable too, by what they take for lines.
     if callable(getattr(source, "read", None)):
-        return _split(_looked_at(_chunks(source, chunk_size), is_hevc))
+        return _split(_looked_at(_chunks(cast("Readable", source), chunk_size), is_hevc))
     if isinstance(source, Iterable) and not isinstance(source, str):
         return _of_iterable(source, is_hevc)
     raise TypeError(
@@ -92,7 +100,7 @@ def _blocks(data: memoryview) -> Iterator[memoryview]:
     return (data[begin : begin + _BLOCK] for begin in range(0, len(data), _BLOCK))
 
 
-def _chunks(source: Any, chunk_size: int) -> Iterator[memoryview]:
+def _chunks(source: Readable, chunk_size: int) -> Iterator[memoryview]:
     while True:
         chunk = source.read(chunk_size)
         if not isinstance(chunk, bytes | bytearray | memoryview):
@@ -105,7 +113,7 @@ def _chunks(source: Any, chunk_size: int) -> Iterator[memoryview]:
         yield from _blocks(_flat(chunk))
 
 
-def _of_iterable(source: Iterable[Any], is_hevc: bool) -> Iterator[Unit]:
+def _of_iterable(source: Iterable[Bytes], is_hevc: bool) -> Iterator[Unit]:
     items, begin, read = _items(source), b"", []
     for item in items:
         read.append(item)
@@ -140,7 +148,7 @@ def _looked_at(blocks: Iterable[memoryview], is_hevc: bool) -> Iterator[memoryvi
         yield block
 
 
-def _items(source: Iterable[Any]) -> Iterator[memoryview]:
+def _items(source: Iterable[Bytes]) -> Iterator[memoryview]:
     for index, item in enumerate(source):
         if not isinstance(item, bytes | bytearray | memoryview):
             raise TypeError(

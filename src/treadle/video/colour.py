@@ -22,6 +22,7 @@ import numpy as np
 from ..dtype import DType, dtypes, to_dtype
 from ..engine.jit import TinyJit
 from ..tensor import Tensor
+from ..tensor.types import DTypeLike
 from .errors import UnsupportedStream
 from .fixed_point import FixedPoint
 from .frames import UNSPECIFIED, NV12Plane, Picture
@@ -60,7 +61,7 @@ class Output(NamedTuple):
     normalize: bool
 
     @classmethod
-    def of(cls, dtype: Any, normalize: bool) -> Output:
+    def of(cls, dtype: DTypeLike | None, normalize: bool) -> Output:
         """None is float32. Raises NotImplementedError for other types, ValueError for uint8."""
         kind = dtypes.float32 if dtype is None else to_dtype(dtype)
         if kind not in _DTYPES:
@@ -82,7 +83,7 @@ class Conversion(NamedTuple):
     color_range: str = "auto"
 
     @classmethod
-    def of(cls, color_space: Any, color_range: Any) -> Conversion:
+    def of(cls, color_space: ColorSpace, color_range: str) -> Conversion:
         """Raises TypeError for what is neither name nor 4 numbers, ValueError for unknown names.
 
         ValueError, too, for coefficients that are not finite.
@@ -198,7 +199,7 @@ def _words(picture: Picture, plane: NV12Plane) -> Tensor:
 
 @functools.lru_cache(maxsize=64)
 def _conversion(
-    planes: tuple[Any, ...], size: tuple[int, int], weights: Weights, output: Output
+    planes: tuple[Tensor, ...], size: tuple[int, int], weights: Weights, output: Output
 ) -> TinyJit[[Tensor, Tensor], Tensor]:
     """What converts two planes like `planes`: the graph of a frame takes longer than its kernel."""
 
@@ -241,7 +242,7 @@ def _tints(u: Tensor, v: Tensor, weights: Weights) -> list[Any]:
 def _pixels(lumas: list[Tensor], tints: list[Any]) -> Tensor:
     """Six values side by side: R, G and B of two pixels."""
     place = Tensor.arange(6, device=lumas[0].device)
-    tint: Any = tints[-1]
+    tint = tints[-1]
     for turn in reversed(range(5)):
         tint = (place == turn).where(tints[turn % 3], tint)
     return (place < 3).where(*lumas) + tint

@@ -153,7 +153,7 @@ def _count(number: int, noun: str) -> str:
     return f"{number} {noun}{'s' * (number != 1)}"
 
 
-def _as_json(info: StreamInfo, size: int) -> dict[str, Any]:
+def _as_json(info: StreamInfo, size: int) -> dict[str, object]:
     return {
         "bytes": size,
         "pictures": info.pictures,
@@ -162,7 +162,7 @@ def _as_json(info: StreamInfo, size: int) -> dict[str, Any]:
     }
 
 
-def _summary_as_json(summary: SequenceSummary) -> dict[str, Any]:
+def _summary_as_json(summary: SequenceSummary) -> dict[str, object]:
     said = summary.sequence
     rate, seconds, shape = said.frame_rate, summary.seconds, said.sample_aspect_ratio
     return {
@@ -207,7 +207,7 @@ def _decode(options: argparse.Namespace) -> int:
     return 0
 
 
-def _show_warning(message: Warning | str, *_: Any) -> None:
+def _show_warning(message: Warning | str, *_: object) -> None:
     print(message, file=sys.stderr)
 
 

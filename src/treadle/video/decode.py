@@ -20,8 +20,9 @@ from typing import Any, NamedTuple, TypeAlias
 from ..engine.devices import Device
 from ..errors import DeviceError
 from ..tensor import Tensor
-from .annexb import Unit, iter_units, parse_nal_header, with_annexb_start_code
-from .colour import Conversion, Output, to_rgb
+from ..tensor.types import DTypeLike
+from .annexb import Source, Unit, iter_units, parse_nal_header, with_annexb_start_code
+from .colour import ColorSpace, Conversion, Output, to_rgb
 from .cuvid import CuvidUnavailable
 from .decoder import NVVideoDecoder
 from .errors import AnnexBParserError, BitstreamError
@@ -88,17 +89,17 @@ class Frame(tuple[Any, Tensor]):
 
 
 def decode_annexb_iter(
-    source: Any,
+    source: Source,
     *,
     device: str = "CUDA",
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     normalize: bool = True,
     include_timestamps: bool = True,
     chunk_size: int = 65536,
     timestamps: Iterable[Any] | None = None,
     long_start_code: bool = False,
     end_of_stream: bool = True,
-    color_space: Any = "bt709",
+    color_space: ColorSpace = "bt709",
     color_range: str = "auto",
     fps: float | Fraction | None = None,
     fallback: str | Callable[[CuvidUnavailable], Any] | None = None,
@@ -149,7 +150,7 @@ def decode_annexb_iter(
     return _frames(decoded, origin, None, fps, include_timestamps)
 
 
-def decode_annexb_to_tensors_auto(source: Any, **options: Any) -> Any:
+def decode_annexb_to_tensors_auto(source: Source, **options: Any) -> Any:
     """A list of all that `decode_annexb_iter` yields, which takes the same options.
 
     What a `fallback` returns is passed through as it is.

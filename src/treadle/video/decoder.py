@@ -28,8 +28,10 @@ from typing import Any, Self
 
 from ..errors import DeviceError
 from ..forks import fork_safe
-from .annexb import iter_annexb_nalus, with_annexb_start_code
-from .colour import Conversion, Output
+from ..tensor import Tensor
+from ..tensor.types import DTypeLike
+from .annexb import Source, iter_annexb_nalus, with_annexb_start_code
+from .colour import ColorSpace, Conversion, Output
 from .cuvid import CuvidError, CuvidUnavailable, load_cuvid
 from .cuvid_abi import (
     CUVID_PKT_ENDOFSTREAM,
@@ -142,7 +144,7 @@ class NVVideoDecoder:
 
     def feed_annexb_stream(
         self,
-        source: Any,
+        source: Source,
         *,
         chunk_size: int = 65536,
         timestamps: Iterable[int] | None = None,
@@ -161,7 +163,7 @@ class NVVideoDecoder:
 
     def _fed(
         self,
-        source: Any,
+        source: Source,
         chunk_size: int,
         stamps: Timestamps,
         long_start_code: bool,
@@ -197,12 +199,12 @@ class NVVideoDecoder:
         self,
         *,
         device: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         normalize: bool = True,
-        color_space: Any = "bt709",
+        color_space: ColorSpace = "bt709",
         color_range: str = "auto",
-    ) -> tuple[int, Any] | None:
-        """The next frame as (timestamp, tensor), or None.
+    ) -> tuple[int, Tensor] | None:
+        """The next frame as (timestamp, tensor in `dtype`), or None; the dtype None is float32.
 
         The options are those of `DecodedFrame.to_rgb_tensor`; one that is not allowed raises
         before a frame is taken, ValueError for another `device` than the decoder's.
@@ -229,7 +231,7 @@ class NVVideoDecoder:
 
     def decode_annexb_stream(
         self,
-        source: Any,
+        source: Source,
         *,
         chunk_size: int = 65536,
         timestamps: Iterable[int] | None = None,
@@ -237,9 +239,9 @@ class NVVideoDecoder:
         end_of_stream: bool = True,
         include_timestamps: bool = True,
         device: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         normalize: bool = True,
-        color_space: Any = "bt709",
+        color_space: ColorSpace = "bt709",
         color_range: str = "auto",
     ) -> Iterator[Any]:
         """Yields (timestamp, tensor), or tensors alone, as soon as each frame's turn has come.
@@ -261,7 +263,7 @@ class NVVideoDecoder:
 
         return results()
 
-    def decode_annexb_to_tensors(self, source: Any, **options: Any) -> list[Any]:
+    def decode_annexb_to_tensors(self, source: Source, **options: Any) -> list[Any]:
         """All that `decode_annexb_stream` yields."""
         return list(self.decode_annexb_stream(source, **options))
 
@@ -344,7 +346,7 @@ def _guarded(
 ) -> Callable[[Any, Any], int]:
     """A callback that keeps what is raised, and then says that it has failed."""
 
-    def called(_: Any, found: Any) -> int:
+    def called(_: object, found: Any) -> int:
         decoder = owner()
         if decoder is None or decoder._error is not None:
             return 0

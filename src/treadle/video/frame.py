@@ -15,7 +15,8 @@ from typing import Any, Self
 
 from ..engine.devices import Device
 from ..tensor import Tensor
-from .colour import Conversion, Output, to_rgb
+from ..tensor.types import DTypeLike
+from .colour import ColorSpace, Conversion, Output, to_rgb
 from .frames import NV12Plane, Picture
 from .session import Shown, Surface
 
@@ -91,9 +92,9 @@ class DecodedFrame:
         self,
         *,
         device: str | None = None,
-        dtype: Any = None,
+        dtype: DTypeLike | None = None,
         normalize: bool = True,
-        color_space: Any = "bt709",
+        color_space: ColorSpace = "bt709",
         color_range: str = "auto",
     ) -> Tensor:
         """The frame as a tensor of (height, width, 3) with memory of its own.
@@ -153,10 +154,10 @@ def nv12_frames_to_tensors(
     frames: Iterable[DecodedFrame],
     *,
     device: str | None = None,
-    dtype: Any = None,
+    dtype: DTypeLike | None = None,
     normalize: bool = True,
     include_timestamps: bool = True,
-    color_space: Any = "bt709",
+    color_space: ColorSpace = "bt709",
     color_range: str = "auto",
 ) -> list[Any]:
     """A list of (timestamp, tensor), or of tensors alone; each frame is released as it is made.

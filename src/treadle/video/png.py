@@ -17,7 +17,7 @@ __all__ = ["png_files"]
 _OPTIONS = {"compression_level": "1"}
 
 
-def png_files(images: Iterable[np.ndarray[Any, Any]]) -> Iterator[bytes]:
+def png_files(images: Iterable[np.ndarray]) -> Iterator[bytes]:
     """The bytes of a file for each (height, width, 3) array of uint8, in order.
 
     Where `images` ends in a VideoError, the files of those before it come first. Raises
@@ -33,7 +33,7 @@ def png_files(images: Iterable[np.ndarray[Any, Any]]) -> Iterator[bytes]:
     return _files(av, images)
 
 
-def _files(av: Any, images: Iterable[np.ndarray[Any, Any]]) -> Iterator[bytes]:
+def _files(av: Any, images: Iterable[np.ndarray]) -> Iterator[bytes]:
     encoder: Any = None
     try:
         for image in images:

@@ -280,7 +280,7 @@ def _picture(frame: Any, said: SequenceInfo) -> Picture:
     )  # fmt: skip
 
 
-def _paired(samples: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def _paired(samples: np.ndarray) -> np.ndarray:
     """Samples whose rows are whole aligned pairs, as they are converted; copied where needed."""
     pair = 2 * samples.itemsize
     if samples.ctypes.data % pair == 0 and samples.strides[0] % pair == 0:
@@ -291,13 +291,13 @@ def _paired(samples: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return wide[:, :columns]
 
 
-def _samples(plane: Any, kind: np.dtype[Any]) -> np.ndarray[Any, Any]:
+def _samples(plane: Any, kind: np.dtype) -> np.ndarray:
     """FFmpeg's plane as rows of samples; keeps the frame's memory."""
     rows = np.frombuffer(plane, np.uint8).reshape(-1, plane.line_size)
     return rows.view(kind)[: plane.height, : plane.width]
 
 
-def _plane(samples: np.ndarray[Any, Any]) -> NV12Plane:
+def _plane(samples: np.ndarray) -> NV12Plane:
     return NV12Plane(
         pointer=samples.ctypes.data,
         pitch=samples.strides[0],

@@ -8,7 +8,9 @@ a stand-in for the driver's calls that says the same.
 
 from __future__ import annotations
 
+import ctypes
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from treadle.engine.devices import request_of
@@ -25,14 +27,15 @@ class Losing(NamedTuple):
 def _open(name: str) -> Any:
     choice = parse_choice(name)
     backend = choice.backend
+    assert backend.open is not None
     return backend.open(request_of(backend, backend.toolchain(None), choice))
 
 
 class _Gone:
     """A stand-in for an object of a driver: what a device asks of it fails."""
 
-    def __init__(self, error: Exception) -> None:
-        self._error = error
+    def __init__(self, error: Exception, facts: object = None) -> None:
+        self._error, self.facts = error, facts
 
     def __getattr__(self, name: str) -> Any:
         def fail(*_: object, **__: object) -> Any:
@@ -44,15 +47,38 @@ class _Gone:
 def _lose_cuda(device: Any) -> None:
     from treadle.runtime.cuda.driver import DriverError
 
-    gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"))
-    gone.facts = device.facts
+    gone = _Gone(DriverError("CUDA_ERROR_DEVICE_UNAVAILABLE", "a call"), device.facts)
     for part in (device, device.allocator, device._staging):
         for name in ("context", "_context"):
             if hasattr(part, name):
                 setattr(part, name, gone)
 
 
+def _lose_cl(device: Any) -> None:
+    import pyopencl
+
+    record = pyopencl._cl._ErrorRecord(
+        msg="", code=pyopencl.status_code.DEVICE_NOT_AVAILABLE, routine="a call"
+    )
+    gone = _Gone(pyopencl.RuntimeError(record))
+    asked = ("Buffer", "CommandQueue", "Kernel", "Program", "enqueue_copy")
+    asked += ("enqueue_nd_range_kernel",)
+    driver = SimpleNamespace(**{**vars(pyopencl), **{name: getattr(gone, name) for name in asked}})
+    device.queue, device.driver, device.allocator.driver = gone, driver, driver
+
+
+def _lose_webgpu(device: Any) -> None:
+    from treadle.runtime.webgpu.dawn import view_of
+    from treadle.runtime.webgpu.structures import StringView
+
+    address = device.dawn.library.address("wgpuDeviceForceLoss")
+    lose = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_uint32, StringView)(address)
+    keep: list[Any] = []
+    lose(device.handle, 1, view_of("unplugged", keep))
+
+
 LOSING: dict[str, Losing] = {
+    "CL": Losing(_open, _lose_cl),
     "CUDA": Losing(_open, _lose_cuda),
-    "WEBGPU": Losing(_open, lambda device: device.destroy()),
+    "WEBGPU": Losing(_open, _lose_webgpu),
 }

@@ -9,6 +9,7 @@ from treadle.engine.devices import Opened
 
 from .kernels import COUNT, Kernel, get, put
 from .test_memory import in_threads
+from .test_processes import finish, start
 
 X = np.arange(COUNT, dtype=np.int32)
 
@@ -78,6 +79,24 @@ def test_memory_that_is_dropped_in_flight_is_not_reused_too_early(
         junk = [put(device, np.full(COUNT, -1, np.int32)) for _ in range(2)]
         np.testing.assert_array_equal(get(device, b), ((X + turn) * 3 + 1) * 3 + 2)
         assert all((get(device, one) == -1).all() for one in junk)
+
+
+def test_memory_that_is_trimmed_in_flight_goes_back_once_no_work_uses_it(
+    launching: Opened,
+) -> None:
+    """In a process of its own, which a kernel would take down that lost its memory."""
+    code = f"""
+n = {800 if launching.runtime.shares_memory else 64}
+z = Tensor(np.ones((n, n), np.float32), device=name).realize()
+for _ in range(3):
+    y = (z @ z).realize()
+    w = (y @ z).realize()
+    del y
+    Device[name].allocator.trim()
+    assert (w.numpy() == n * n).all()
+print("end")
+"""
+    assert finish(start(launching, code)) == "end\n"
 
 
 def test_code_that_is_dropped_in_flight_runs_to_its_end(launching: Opened, kernel: Kernel) -> None:

@@ -109,7 +109,7 @@ def test_too_much_memory_is_refused_and_nothing_is_lost(computing: Opened) -> No
     live = device.allocator.stats.live
     with pytest.raises(OutOfMemory, match=r"at most|no memory") as caught:
         device.allocator.alloc(1 << 60)
-    assert isinstance(caught.value, DeviceError | MemoryError)
+    assert isinstance(caught.value, MemoryError)
     assert str(caught.value).startswith(computing.name)
     assert device.allocator.stats.live == live
     np.testing.assert_array_equal(get(device, kept), np.arange(256))
@@ -155,7 +155,11 @@ def test_elements_far_into_a_buffer_are_reached(launching: Opened, offset: int) 
     skip_unless(
         largest is None or nbytes <= largest, launching, f"a buffer has at most {largest} bytes"
     )
-    far = Tensor.empty(nbytes // 4, dtype="int32", device=launching.name).contiguous().realize()
+    pages = np.zeros(nbytes // 4, np.int32)  # which the system has not made yet
+    far = Tensor.from_blob(
+        pages.ctypes.data, pages.shape, dtype="int32", device=launching.name,
+        nbytes=pages.nbytes, owner=pages,
+    )  # fmt: skip
     far[-16:] = Tensor.arange(16, dtype="int32", device=launching.name)
     far[:16] = 100
     assert far[-16:].tolist() == list(range(16))

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from treadle.backends import backend_of
-from treadle.config import settings
 from treadle.engine.devices import Opened
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
@@ -101,13 +100,11 @@ print(y.sum().item(), (x * 3).sum().item())
 
 @needs_fork
 def test_a_fork_while_another_thread_launches_holds_nobody_up(computing: Opened) -> None:
-    if settings.EMULATE and backend_of(computing.name).emulated_chip:
-        pytest.skip("the kernel of (z @ z).sum() reads behind its partial sums: not mended yet")
     code = """
 z = Tensor(np.ones((100, 100), np.float32), device=name).realize()
 stop = []
 def work():
-    while not stop: assert (z @ z).sum().item() == 100**3
+    while not stop: assert ((z @ z).numpy() == 100).all()
 thread = threading.Thread(target=work)
 thread.start()
 for _ in range(3):

@@ -8,7 +8,6 @@ import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from ...errors import UserError
 from . import __doc__ as ABOUT
@@ -86,7 +85,7 @@ def _line(row: Row) -> str:
     return f"| {row.name} | {old} | {new} | {ratios} | {verdict} |"
 
 
-def as_json(rows: Sequence[Row]) -> list[dict[str, Any]]:
+def as_json(rows: Sequence[Row]) -> list[dict[str, object]]:
     """Every pair of seconds, with what was made of them."""
     return [
         {

@@ -32,7 +32,7 @@ class Worker:
         self._library = TensorLibrary("treadle")
         self._file = str(treadle.__file__)
         self._works: dict[str, Any] = {}
-        self._run: Callable[[], Any] | None = None
+        self._run: Callable[[], object] | None = None
 
     def rows(self, quick: bool) -> dict[str, Any]:
         from treadle.bench.rows import works

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import importlib.util
 from collections.abc import Callable
-from typing import Any
 
 from ..machine import Ceilings
 from . import probes
@@ -80,7 +79,7 @@ class _Gpu:
         out = self._runtime.allocator.alloc(4)
         args = [("address", out.argument), ("int32", self._steps)]
         sizes = (self._blocks, 1, 1), (32 * warps, 1, 1)
-        start: Callable[[], Any] = lambda: self._context.launch(
+        start: Callable[[], object] = lambda: self._context.launch(
             kernel, *sizes, 0, self._stream, args
         )
         operations = probe.operations * self._steps * self._blocks * warps

@@ -6,6 +6,7 @@ import contextlib
 import gc
 import importlib.util
 import weakref
+from types import ModuleType
 from typing import Any
 
 from .findings import Findings, Skipped
@@ -29,7 +30,7 @@ def run(findings: Findings) -> None:
         findings.check(name, lambda f=function: f(_torch()))
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType:
     if importlib.util.find_spec("torch") is None:
         raise Skipped("PyTorch is not installed")
     try:
@@ -95,7 +96,7 @@ def _own_array() -> None:
 # -- PyTorch ----------------------------------------------------------------------------------
 
 
-def _blob(torch: Any, t: Any, **how: Any) -> Any:
+def _blob(torch: ModuleType, t: Any, **how: Any) -> Any:
     from ... import Tensor
     from ...dtype import _from_torch_dtype
 
@@ -103,7 +104,7 @@ def _blob(torch: Any, t: Any, **how: Any) -> Any:
     return Tensor.from_blob(t.data_ptr(), tuple(t.shape), dtype, "CUDA", owner=t, **how)
 
 
-def _from_blob(torch: Any) -> None:
+def _from_blob(torch: ModuleType) -> None:
     t = torch.arange(6.0, device="cuda").reshape(2, 3)
     x = _blob(torch, t)
     _same(_address(x), t.data_ptr())
@@ -113,7 +114,7 @@ def _from_blob(torch: Any) -> None:
     _same(t.tolist(), x.tolist())
 
 
-def _all_dtypes(torch: Any) -> None:
+def _all_dtypes(torch: ModuleType) -> None:
     from ... import Tensor
 
     for name in _DTYPES:
@@ -124,7 +125,7 @@ def _all_dtypes(torch: Any) -> None:
             _same(_address(Tensor.from_dlpack(t)), t.data_ptr())
 
 
-def _owner_lives(torch: Any) -> None:
+def _owner_lives(torch: ModuleType) -> None:
     t = torch.ones(1 << 20, device="cuda")
     watch, x = weakref.ref(t), _blob(torch, t)
     del t
@@ -137,7 +138,7 @@ def _owner_lives(torch: Any) -> None:
     _same(watch(), None)
 
 
-def _default_stream(torch: Any) -> None:
+def _default_stream(torch: ModuleType) -> None:
     t = torch.zeros(1 << 16, device="cuda")
     x = _blob(torch, t)
     torch.cuda._sleep(_CYCLES)
@@ -148,21 +149,21 @@ def _default_stream(torch: Any) -> None:
     _same(set(t.tolist()), {5.0})
 
 
-def _given_stream(torch: Any) -> None:
+def _given_stream(torch: ModuleType) -> None:
     stream = torch.cuda.Stream()
     t = torch.zeros(1 << 16, device="cuda")
     torch.cuda.synchronize()
     _side_stream(torch, t, _blob(torch, t, stream=stream.cuda_stream), stream)
 
 
-def _current_stream(torch: Any) -> None:
+def _current_stream(torch: ModuleType) -> None:
     stream = torch.cuda.Stream()
     with torch.cuda.stream(stream):
         t = torch.zeros(1 << 16, device="cuda")
         _side_stream(torch, t, _blob(torch, t), stream)
 
 
-def _side_stream(torch: Any, t: Any, x: Any, stream: Any) -> None:
+def _side_stream(torch: ModuleType, t: Any, x: Any, stream: Any) -> None:
     with torch.cuda.stream(stream):
         torch.cuda._sleep(_CYCLES)
         t.fill_(3)
@@ -173,7 +174,7 @@ def _side_stream(torch: Any, t: Any, x: Any, stream: Any) -> None:
     _same(set(t.tolist()), {5.0})
 
 
-def _capture(torch: Any) -> None:
+def _capture(torch: ModuleType) -> None:
     """What dies while PyTorch captures a graph does not break it, and what is used is refused."""
     from ... import Tensor
     from ...errors import DeviceError
@@ -198,7 +199,7 @@ def _capture(torch: Any) -> None:
     _same((Tensor([1.0, 2.0], device="CUDA") + 1).tolist(), [2.0, 3.0])
 
 
-def _dlpack_out(torch: Any) -> None:
+def _dlpack_out(torch: ModuleType) -> None:
     from ... import Tensor
 
     x = Tensor([[1.0, 2.0], [3.0, 4.0]], device="CUDA").realize()
@@ -214,7 +215,7 @@ def _dlpack_out(torch: Any) -> None:
     _same(t.tolist(), [[1, 2], [3, 4]])
 
 
-def _dlpack_in(torch: Any) -> None:
+def _dlpack_in(torch: ModuleType) -> None:
     from ... import Tensor
 
     stream = torch.cuda.Stream()
@@ -227,7 +228,7 @@ def _dlpack_in(torch: Any) -> None:
         _same(float((x * 1).sum().item()), 7.0 * (1 << 16))
 
 
-def _arrays(torch: Any) -> None:
+def _arrays(torch: ModuleType) -> None:
     from ... import Tensor
 
     t = torch.arange(12.0, device="cuda").reshape(3, 4)

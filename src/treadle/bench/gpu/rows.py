@@ -40,7 +40,7 @@ def gpu_works(small: bool) -> list[Work]:
     return [replace(row, repeat=1) for row in rows] if small else rows
 
 
-def _product(_: Any, a: Any, b: Any) -> Any:
+def _product(_: object, a: Any, b: Any) -> Any:
     return a @ b
 
 
@@ -76,7 +76,7 @@ def _row(name: str, n: int, form: Any, vectors: int = 0, dtype: str = "float32")
 
 
 def _sum(n: int, axis: int | None) -> Work:
-    def form(_: Any, x: Any) -> Any:
+    def form(_: object, x: Any) -> Any:
         return x.sum(axis)
 
     name = f"sum{'' if axis is None else f' axis {axis}'} {n}x{n}"

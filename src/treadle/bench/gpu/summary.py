@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any
 
 from ..machine import versions
 from ..report import markdown
@@ -16,7 +15,7 @@ _OUTCOMES = ("passed", "failed", "cut", "skipped")
 _TROUBLES = ("failed", "cut", "skipped")
 
 
-def as_json(results: Sequence[PartResult]) -> dict[str, Any]:
+def as_json(results: Sequence[PartResult]) -> dict[str, object]:
     """Every finding and note of every part."""
     parts = {
         result.part.name: {

@@ -98,7 +98,7 @@ def pairs_of(work: Work, count: int) -> list[tuple[Times, Times]]:
     return found
 
 
-def _prepared(library: _SameInputs, work: Work, value: int) -> Callable[[], Any]:
+def _prepared(library: _SameInputs, work: Work, value: int) -> Callable[[], object]:
     library.begin()
     with Context(CHECK_INDEX=value):
         run = library.prepare(work)
@@ -107,7 +107,7 @@ def _prepared(library: _SameInputs, work: Work, value: int) -> Callable[[], Any]
     return Context(CHECK_INDEX=value)(run)
 
 
-def _times(run: Callable[[], Any], burst: int) -> Times:
+def _times(run: Callable[[], object], burst: int) -> Times:
     """The mean of some calls behind one that is not counted."""
     run()
     clock, processors = time.perf_counter(), time.process_time()

@@ -10,9 +10,9 @@ a minute later.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from types import ModuleType
 
 from ...target import available_cores
 from ..timing import timed
@@ -81,7 +81,7 @@ def _film_copies(nbytes: int, count: int) -> Iterator[Run]:
         yield lambda: [target.copy_(source) for source, target in pairs]
 
 
-def _torch() -> Any:
+def _torch() -> ModuleType | None:
     try:
         import torch
     except ImportError:
@@ -89,7 +89,7 @@ def _torch() -> Any:
     return torch
 
 
-def _on_each_core(function: Any, count: int) -> Run:
+def _on_each_core(function: Callable[[slice], object], count: int) -> Run:
     """`function` of a slice of `count` elements on each core: NumPy lets go of the GIL."""
     cores = available_cores()
     ends = [count * core // cores for core in range(cores + 1)]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..work import AS_FAST, Input, Work
+from ..libraries.base import Library
+from ..work import AS_FAST, Array, Input, Work
 
 __all__ = ["rows"]
 
@@ -25,7 +24,7 @@ def rows(quick: bool) -> list[Work]:
 def _attention(tokens: int, causal: bool, backward: bool) -> Work:
     """Two products forward, five more back; half of each where later tokens are hidden."""
 
-    def form(lib: Any, q: Any, k: Any, v: Any) -> Any:
+    def form(lib: Library[Array], q: Array, k: Array, v: Array) -> Array:
         return lib.attention(q, k, v, causal)
 
     kind = ", causal" * causal + ", with gradients" * backward

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
-from ..work import AS_FAST, Input, Work
+from ..libraries.base import Library
+from ..work import AS_FAST, Array, Input, Work
 
 __all__ = ["rows"]
 
@@ -72,13 +72,13 @@ def rows(quick: bool) -> list[Work]:
 
 
 def _rows(conv: Conv) -> list[Work]:
-    def forward(lib: Any, x: Any, w: Any) -> Any:
+    def forward(lib: Library[Array], x: Array, w: Array) -> Array:
         return lib.conv2d(x, w, **conv.how)
 
-    def to_input(lib: Any, x: Any, w: Any, g: Any) -> Any:
+    def to_input(lib: Library[Array], x: Array, w: Array, g: Array) -> Array:
         return lib.conv2d_input_gradient(x, w, g, **conv.how)
 
-    def to_weight(lib: Any, x: Any, w: Any, g: Any) -> Any:
+    def to_weight(lib: Library[Array], x: Array, w: Array, g: Array) -> Array:
         return lib.conv2d_weight_gradient(x, w, g, **conv.how)
 
     forms = {"": forward, ", gradient to input": to_input, ", gradient to weight": to_weight}

@@ -6,9 +6,9 @@ A single Fourier transform is here as well: like them it is judged by NumPy's ti
 from __future__ import annotations
 
 import math
-from typing import Any
 
-from ..work import TENTH_OF_NUMPY, Input, Work
+from ..libraries.base import Library
+from ..work import TENTH_OF_NUMPY, Array, Form, Input, Work
 
 __all__ = ["rows"]
 
@@ -38,12 +38,12 @@ def rows(quick: bool) -> list[Work]:
     ]  # fmt: skip
 
 
-def _measured(name: str, amount: float, given: tuple[Input, ...], form: Any) -> Work:
+def _measured(name: str, amount: float, given: tuple[Input, ...], form: Form) -> Work:
     return Work("linalg", name, "flops", amount, given, form, (TENTH_OF_NUMPY,))
 
 
 def _of_matrix(name: str, cubes: float, n: int, definite: bool) -> Work:
-    def form(lib: Any, a: Any) -> Any:
+    def form(lib: Library[Array], a: Array) -> Array:
         return lib.linalg(name, a)
 
     given = Input((n, n), scale=n**-0.5, definite=definite)
@@ -51,12 +51,12 @@ def _of_matrix(name: str, cubes: float, n: int, definite: bool) -> Work:
 
 
 def _with_right_side(name: str, cubes: float, m: int, n: int) -> Work:
-    def form(lib: Any, a: Any, b: Any) -> Any:
+    def form(lib: Library[Array], a: Array, b: Array) -> Array:
         return lib.linalg(name, a, b)
 
     given = Input((m, n), scale=n**-0.5, definite=m == n), Input((m, _COLUMNS))
     return _measured(f"{name} {m}x{n}", cubes * n**3, given, form)
 
 
-def _fft(lib: Any, x: Any) -> Any:
+def _fft(lib: Library[Array], x: Array) -> Array:
     return lib.fft(x)

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ..work import NINE_TENTHS, Input, Work
+from ..libraries.base import Library
+from ..work import NINE_TENTHS, Array, Input, Work
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["rows"]
 
@@ -35,19 +40,19 @@ def _product(name: str, left: tuple[int, ...], right: tuple[int, ...]) -> Work:
 
 
 def _transposed(side: str, n: int) -> Work:
-    def form(_: Any, a: Any, b: Any) -> Any:
+    def form(_: Library[Array], a: Array, b: Array) -> Array:
         return a.T @ b if side == "left" else a @ b.T
 
-    def out(torch: Any, out: Any, a: Any, b: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
         return torch.matmul(*((a.T, b) if side == "left" else (a, b.T)), out=out)
 
     name, given = f"matmul {n}, {side} operand transposed", (Input((n, n)),) * 2
     return Work("matmul", name, "flops", 2.0 * n**3, given, form, (NINE_TENTHS,), out)
 
 
-def _matmul(_: Any, a: Any, b: Any) -> Any:
+def _matmul(_: Library[Array], a: Array, b: Array) -> Array:
     return a @ b
 
 
-def _out(torch: Any, out: Any, a: Any, b: Any) -> Any:
+def _out(torch: ModuleType, out: torch.Tensor, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
     return torch.matmul(a, b, out=out)

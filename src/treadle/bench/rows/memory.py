@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ..work import BANDWIDTH, Input, Work
+from ..libraries.base import Library
+from ..work import BANDWIDTH, Array, Form, Input, Work
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["rows"]
 
@@ -30,7 +35,7 @@ def _matvec(n: int, dtype: str, size: int) -> Work:
     below = 100 if dtype == "int8" else 0
     given = (Input((n, n), dtype, below=below), Input((n,)))
 
-    def form(lib: Any, w: Any, x: Any) -> Any:
+    def form(lib: Library[Array], w: Array, x: Array) -> Array:
         return (w if dtype == "float32" else lib.cast(w, "float32")) @ x
 
     out = (lambda torch, out, w, x: torch.mv(w, x, out=out)) if dtype == "float32" else None
@@ -38,36 +43,36 @@ def _matvec(n: int, dtype: str, size: int) -> Work:
     return Work("memory", name, "read", float(size) * n * n, given, form, (BANDWIDTH,), out)
 
 
-def _reduction(name: str, n: int, form: Any, out: Any) -> Work:
+def _reduction(name: str, n: int, form: Form, out: Form) -> Work:
     name, given = f"{name} {n}x{n}", (Input((n, n)),)
     return Work("memory", name, "read", 4.0 * n * n, given, form, (BANDWIDTH,), out)
 
 
 def _sum(n: int, axis: int | None) -> Work:
-    def form(_: Any, x: Any) -> Any:
+    def form(_: Library[Array], x: Array) -> Array:
         return x.sum(axis)
 
-    def out(torch: Any, out: Any, x: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.sum(x, axis, out=out)
 
     return _reduction("sum" if axis is None else f"sum axis {axis}", n, form, out)
 
 
 def _argmax(n: int, axis: int) -> Work:
-    def form(_: Any, x: Any) -> Any:
+    def form(_: Library[Array], x: Array) -> Array:
         return x.argmax(axis)
 
-    def out(torch: Any, out: Any, x: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.argmax(x, axis, out=out)
 
     return _reduction(f"argmax axis {axis}", n, form, out)
 
 
 def _cumsum(n: int, axis: int) -> Work:
-    def form(_: Any, x: Any) -> Any:
+    def form(_: Library[Array], x: Array) -> Array:
         return x.cumsum(axis)
 
-    def out(torch: Any, out: Any, x: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.cumsum(x, axis, out=out)
 
     name, amount = f"cumsum axis {axis} {n}x{n}", 8.0 * n * n
@@ -75,7 +80,7 @@ def _cumsum(n: int, axis: int) -> Work:
 
 
 def _cast(n: int, dtype: str, target: str, size: int) -> Work:
-    def form(lib: Any, x: Any) -> Any:
+    def form(lib: Library[Array], x: Array) -> Array:
         return lib.cast(x, target)
 
     name, given = f"cast {dtype} to {target} {n}x{n}", (Input((n, n), dtype, scale=100.0),)
@@ -83,5 +88,5 @@ def _cast(n: int, dtype: str, target: str, size: int) -> Work:
                 lambda _, out, x: out.copy_(x))  # fmt: skip
 
 
-def _copy(lib: Any, x: Any) -> Any:
+def _copy(lib: Library[Array], x: Array) -> Array:
     return lib.copy(x)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING
 
-from ..work import AS_FAST, TWICE, Bar, Input, Work
+from ..libraries.base import Library
+from ..work import AS_FAST, TWICE, Array, Bar, Form, Input, Work
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["rows"]
 
@@ -37,16 +42,21 @@ def rows(quick: bool) -> list[Work]:
 
 
 def _moved(
-    name: str, amount: float, given: tuple[Input, ...], form: Any, *out: Any, bar: Bar = AS_FAST
+    name: str,
+    amount: float,
+    given: tuple[Input, ...],
+    form: Form,
+    out: Form | None = None,
+    bar: Bar = AS_FAST,
 ) -> Work:
-    return Work("moving", name, "copy", amount, given, form, (bar,), *out)
+    return Work("moving", name, "copy", amount, given, form, (bar,), out)
 
 
 def _concatenation(n: int, axis: int) -> Work:
-    def form(lib: Any, x: Any, y: Any) -> Any:
+    def form(lib: Library[Array], x: Array, y: Array) -> Array:
         return lib.concatenate([x, y], axis)
 
-    def out(torch: Any, out: Any, x: Any, y: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return torch.cat([x, y], axis, out=out)
 
     name = f"concatenate axis {axis} 2x{n}x{n}"
@@ -59,10 +69,12 @@ def _quarter(n: int, axis: int) -> tuple[int, int]:
 
 
 def _gather(n: int, axis: int) -> Work:
-    def form(lib: Any, x: Any, index: Any) -> Any:
+    def form(lib: Library[Array], x: Array, index: Array) -> Array:
         return lib.gather(x, axis, index)
 
-    def out(torch: Any, out: Any, x: Any, index: Any) -> Any:
+    def out(
+        torch: ModuleType, out: torch.Tensor, x: torch.Tensor, index: torch.Tensor
+    ) -> torch.Tensor:
         return torch.gather(x, axis, index, out=out)
 
     name, amount = f"gather axis {axis}, a quarter of {n}x{n}", 3.0 * n * n
@@ -71,10 +83,12 @@ def _gather(n: int, axis: int) -> Work:
 
 
 def _scatter_add(n: int, axis: int) -> Work:
-    def form(lib: Any, x: Any, index: Any, y: Any) -> Any:
+    def form(lib: Library[Array], x: Array, index: Array, y: Array) -> Array:
         return lib.scatter_add(x, axis, index, y)
 
-    def out(torch: Any, out: Any, x: Any, index: Any, y: Any) -> Any:
+    def out(
+        torch: ModuleType, out: torch.Tensor, x: torch.Tensor, index: torch.Tensor, y: torch.Tensor
+    ) -> torch.Tensor:
         return torch.scatter_add(x, axis, index, y, out=out)
 
     name, shape = f"scatter-add axis {axis}, a quarter into {n}x{n}", _quarter(n, axis)
@@ -82,55 +96,57 @@ def _scatter_add(n: int, axis: int) -> Work:
     return _moved(name, 10.0 * n * n, given, form, out)
 
 
-def _sort(lib: Any, x: Any) -> Any:
+def _sort(lib: Library[Array], x: Array) -> Array:
     return lib.sort(x)
 
 
-def _sort_out(torch: Any, out: Any, x: Any) -> Any:
+def _sort_out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.sort(x, dim=-1, out=out)
 
 
-def _top(k: int) -> tuple[Any, Any]:
-    def form(lib: Any, x: Any) -> Any:
+def _top(k: int) -> tuple[Form, Form]:
+    def form(lib: Library[Array], x: Array) -> Array:
         return lib.topk(x, k)
 
-    def out(torch: Any, out: Any, x: Any) -> Any:
+    def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.topk(x, k, dim=-1, out=out)
 
     return form, out
 
 
-def _transpose(lib: Any, x: Any) -> Any:
+def _transpose(lib: Library[Array], x: Array) -> Array:
     return lib.contiguous(lib.permute(x, (1, 0)))
 
 
-def _transpose_out(_: Any, out: Any, x: Any) -> Any:
+def _transpose_out(_: object, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return out.copy_(x.T)
 
 
-def _permute(lib: Any, x: Any) -> Any:
+def _permute(lib: Library[Array], x: Array) -> Array:
     return lib.contiguous(lib.permute(x, (0, 3, 1, 2)))
 
 
-def _permute_out(_: Any, out: Any, x: Any) -> Any:
+def _permute_out(_: object, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return out.copy_(x.permute(0, 3, 1, 2))
 
 
-def _slices(lib: Any, x: Any) -> Any:
+def _slices(lib: Library[Array], x: Array) -> Array:
     return lib.contiguous(x[::2, 1::3])
 
 
-def _slices_out(_: Any, out: Any, x: Any) -> Any:
+def _slices_out(_: object, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return out.copy_(x[::2, 1::3])
 
 
-def _embedding(lib: Any, table: Any, index: Any) -> Any:
+def _embedding(lib: Library[Array], table: Array, index: Array) -> Array:
     return lib.embedding(table, index)
 
 
-def _embedding_out(torch: Any, out: Any, table: Any, index: Any) -> Any:
+def _embedding_out(
+    torch: ModuleType, out: torch.Tensor, table: torch.Tensor, index: torch.Tensor
+) -> torch.Tensor:
     return torch.index_select(table, 0, index, out=out)
 
 
-def _embedding_gradient(lib: Any, table: Any, index: Any, g: Any) -> Any:
+def _embedding_gradient(lib: Library[Array], table: Array, index: Array, g: Array) -> Array:
     return lib.embedding_gradient(table, index, g)

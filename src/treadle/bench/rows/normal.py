@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
-from ..work import TWICE_AND_COMPILED, Input, Work
+from ..libraries.base import Library
+from ..work import TWICE_AND_COMPILED, Array, Form, Input, Task, Work
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["rows"]
 
@@ -26,13 +31,13 @@ def rows(quick: bool) -> list[Work]:
     ]
 
 
-def _fused(name: str, n: int, form: Any, more: tuple[Input, ...] = (), **rest: Any) -> Work:
+def _fused(name: str, n: int, form: Form, more: tuple[Input, ...] = (), **rest: Any) -> Work:
     large = 1 + sum(len(given.shape) == 2 for given in more)
     amount, given = 4.0 * n * n * (1 + large), (Input((n, n)), *more)
     return Work("normal", name, "copy", amount, given, form, TWICE_AND_COMPILED, **rest)
 
 
-def _loss(count: int, classes: int, labels: Input, task: Any) -> Work:
+def _loss(count: int, classes: int, labels: Input, task: Task) -> Work:
     """Bytes: the scores once; with gradients, once more, and the gradients written."""
     name = f"cross-entropy {count}x{classes}" + ", with gradients" * (task == "gradients")
     amount, given = 4.0 * count * classes, (Input((count, classes)), labels)
@@ -53,47 +58,49 @@ def _adam(count: int, n: int) -> Work:
                 task="update")  # fmt: skip
 
 
-def _nothing(*_: Any) -> None:
+def _nothing(*_: Library[Array]) -> None:
     """An update has no form."""
 
 
-def _softmax(lib: Any, x: Any) -> Any:
+def _softmax(lib: Library[Array], x: Array) -> Array:
     return lib.softmax(x)
 
 
-def _softmax_out(torch: Any, out: Any, x: Any) -> Any:
+def _softmax_out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     return torch.softmax(x, -1, out=out)
 
 
-def _layer_norm(lib: Any, x: Any, scale: Any, shift: Any) -> Any:
+def _layer_norm(lib: Library[Array], x: Array, scale: Array, shift: Array) -> Array:
     return lib.layer_norm(x, scale, shift)
 
 
-def _rms_norm(lib: Any, x: Any, scale: Any) -> Any:
+def _rms_norm(lib: Library[Array], x: Array, scale: Array) -> Array:
     return lib.rms_norm(x, scale)
 
 
-def _gelu(lib: Any, x: Any) -> Any:
+def _gelu(lib: Library[Array], x: Array) -> Array:
     return lib.gelu(2 * x + 1) * x
 
 
-def _gelu_out(torch: Any, out: Any, x: Any) -> Any:
+def _gelu_out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
     torch.mul(x, 2, out=out).add_(1)
     torch._C._nn.gelu(out, approximate="tanh", out=out)
     return out.mul_(x)
 
 
-def _silu(lib: Any, x: Any, y: Any) -> Any:
+def _silu(lib: Library[Array], x: Array, y: Array) -> Array:
     return lib.silu(x) * y + x
 
 
-def _silu_out(torch: Any, out: Any, x: Any, y: Any) -> Any:
+def _silu_out(
+    torch: ModuleType, out: torch.Tensor, x: torch.Tensor, y: torch.Tensor
+) -> torch.Tensor:
     return torch._C._nn.silu(x, out=out).mul_(y).add_(x)
 
 
-def _dropout(lib: Any, x: Any) -> Any:
+def _dropout(lib: Library[Array], x: Array) -> Array:
     return lib.dropout(x, 0.1)
 
 
-def _cross_entropy(lib: Any, scores: Any, labels: Any) -> Any:
+def _cross_entropy(lib: Library[Array], scores: Array, labels: Array) -> Array:
     return lib.cross_entropy(scores, labels)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from ..models import Decoder, DigitNet, Perceptron, Recurrent, ResNet
+from ..models import Decoder, DigitNet, Network, Perceptron, Recurrent, ResNet
 from ..work import TORCH, Bar, Input, Work
 
 __all__ = ["DECODER_TRAINING", "RESNET_INFERENCE", "rows"]
@@ -31,17 +29,17 @@ def rows(quick: bool) -> list[Work]:
     ]
 
 
-def _inference(name: str, net: Any, flops: float, *given: Input) -> Work:
+def _inference(name: str, net: Network, flops: float, *given: Input) -> Work:
     return Work("programs", name, "flops", flops, given, net.scores, INFERENCE, weights=net.weights)
 
 
-def _training(name: str, net: Any, flops: float, *given: Input) -> Work:
+def _training(name: str, net: Network, flops: float, *given: Input) -> Work:
     """Both gradients cost as much as the forward pass each."""
     return Work("programs", name, "flops", 3 * flops, given, net.loss, TRAINING,
                 weights=net.weights, task="training")  # fmt: skip
 
 
-def _both(name: str, net: Any, batch: int, shape: tuple[int, ...], classes: int) -> list[Work]:
+def _both(name: str, net: Network, batch: int, shape: tuple[int, ...], classes: int) -> list[Work]:
     x, labels = Input((batch, *shape)), Input((batch,), "int32", below=classes)
     first, _, rest = name.partition(",")
     flops = batch * net.flops
@@ -67,7 +65,7 @@ def _resnet_training(quick: bool, batch: int) -> Work:
 
 
 def _decoder(quick: bool) -> list[Work]:
-    small: Any = {"layers": 2, "width": 32, "heads": 2, "words": 99} if quick else {}
+    small: dict[str, int] = {"layers": 2, "width": 32, "heads": 2, "words": 99} if quick else {}
     few, many = (8, 16) if quick else (128, 256)
     prefill, train = Decoder(few, **small), Decoder(many, **small)
     decode = Decoder(1, past=few, **small)

@@ -8,10 +8,10 @@ same memory again and again, show what a picture costs that a cache holds.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from ...target import host_target
-from ..work import BANDWIDTH, Input, Work
+from ..libraries.base import Library
+from ..work import BANDWIDTH, Array, Input, Work
 
 __all__ = ["rows"]
 
@@ -45,7 +45,7 @@ def _repeated(film: Work, times: int) -> Work:
     """The bytes of a film's pictures, each line of 64 stored so many times."""
     picture = Input((int(film.amount) // (1 + times) // 64, 1, 16), "float32")
 
-    def form(lib: Any, lines: Any) -> Any:
+    def form(lib: Library[Array], lines: Array) -> Array:
         return lib.repeated(lines, times)
 
     how = "copied" if times == 1 else f"stored {times} times"
@@ -54,7 +54,7 @@ def _repeated(film: Work, times: int) -> Work:
 
 
 def _conversion(height: int, width: int, dtype: str, size: int) -> Work:
-    def form(lib: Any, luma: Any, chroma: Any) -> Any:
+    def form(lib: Library[Array], luma: Array, chroma: Array) -> Array:
         return lib.rgb_of_nv12(luma, chroma, dtype)
 
     half = width // 2, height // 2

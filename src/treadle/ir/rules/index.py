@@ -13,8 +13,7 @@ import contextlib
 import functools
 import math
 import threading
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from ...dtype import dtypes
 from ..interval import bounds
@@ -284,7 +283,7 @@ def _decided(node: Node) -> Node | None:
     return Node.const(dtypes.bool, least) if least == most else None
 
 
-def _decide(op: Op) -> Any:
+def _decide(op: Op) -> Callable[..., Node | None]:
     def decide(x: Node, y: Node) -> Node | None:
         return _decided(Node(op, dtypes.bool, (x, y)))
 

@@ -15,8 +15,10 @@ from typing import Any, TypeAlias
 from ...dtype import dtypes
 from ...errors import ArgumentError, UserError
 from ...explained import explained
+from ...ir.shape import Shape
 from ...kinds import shown
 from ...tensor import Tensor
+from ...tensor.types import Placement
 
 __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
 
@@ -64,7 +66,7 @@ class ParameterGroup(dict[str, Any]):
         values = [self[name] for name in self.state]
         return [t for value in values for t in (value if isinstance(value, list) else [value])]
 
-    def _constant(self, value: Any, shape: tuple[Any, ...]) -> Tensor:
+    def _constant(self, value: Any, shape: Shape) -> Tensor:
         import numpy as np
 
         # From host memory: a buffer of its own to assign to, with no kernel to compile.
@@ -95,7 +97,7 @@ class Optimizer:
 
     param_groups: list[ParameterGroup]
     buffers: list[Tensor]
-    device: Any  # of the parameters
+    device: Placement  # of the parameters
 
     def __init__(self, params: Params, lr: float, **options: Any) -> None:
         self.param_groups, self.buffers = [], []
@@ -240,7 +242,7 @@ class OptimizerGroup(Optimizer):
         return [t for opt in self.optimizers for t in opt.buffers]
 
     @property
-    def device(self) -> Any:
+    def device(self) -> Placement:
         """The device of the first optimiser's parameters."""
         return self.optimizers[0].device
 

@@ -9,35 +9,25 @@ One surprise: `run` returns before the work is done; `read`, `write` and `synchr
 
 from __future__ import annotations
 
-import atexit
-import contextlib
-import os
 import threading
 import time
 import warnings
-import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError, StaleCodeError
-from treadle.forks import before_forks
-from treadle.runtime.cl.failures import translated
+from treadle.runtime.cl.failures import is_loss, translated
 from treadle.runtime.cl.memory import CLAllocator, CLBuffer
 from treadle.runtime.cl.platforms import binding, find_devices, target_of
+from treadle.runtime.presence import Presence, finish_first
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Sequence
 
     from treadle.dtype import ImageDType
+    from treadle.errors import TreadleError
     from treadle.runtime.base import Entry, Launch
 
 __all__ = ["CLCallList", "CLDevice"]
-
-
-def _quietly(build: Callable[..., Any], **options: Any) -> Any:
-    """What `build` gives, without the warnings that a driver has about generated code."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", binding().CompilerWarning)
-        return build(**options)
 
 
 class _Phase(NamedTuple):
@@ -59,34 +49,24 @@ class _Library:
         self.phases = [_Phase(program, entry) for entry in entries]
 
 
-_open_devices: weakref.WeakSet[CLDevice] = weakref.WeakSet()
-
-
-@atexit.register
-def _finish_all() -> None:
-    """Drivers crash where a process ends while they still compute, and hang where it forks."""
-    for device in list(_open_devices):
-        with contextlib.suppress(DeviceError):
-            device.synchronize()
-
-
-before_forks.append(_finish_all)
-
-
 class CLDevice:
-    """OpenCL device number `index` of those that `find_devices` lists."""
+    """OpenCL device number `index` of those that `find_devices` lists.
+
+    `driver` is the module pyopencl, through which all goes that is asked of OpenCL.
+    """
 
     has_addresses = False
     kernel_bytes = 9 << 18  # PoCL reads each program into 2 MiB, which it holds
     name: str
     is_software: bool
     shares_memory: bool
+    driver: Any
     context: Any
     queue: Any
     allocator: CLAllocator
 
     def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
-        cl, found = binding(), find_devices()
+        self.driver, found = binding(), find_devices()
         if index >= len(found):
             raise DeviceError(
                 f"there is no {name}: OpenCL has {len(found)} device{'s' * (len(found) > 1)} here"
@@ -95,42 +75,53 @@ class CLDevice:
         self.is_software = self.facts.is_software
         self.shares_memory = self.facts.shares_memory
         self.target = target_of(self.facts, arch)
-        self._pid = os.getpid()
-        with translated("open the device"):
-            self.context = cl.Context([self.facts.handle])
-            self.queue = cl.CommandQueue(self.context)
+        self.presence = Presence(name, "OpenCL")
+        with translated("open the device", self.presence):
+            self.context = self.driver.Context([self.facts.handle])
+            self.queue = self.driver.CommandQueue(self.context)
         self._timed_queue: Any = None
-        _open_devices.add(self)
-        self.allocator = CLAllocator(self.context, self.facts)
+        finish_first(self, also_before_forks=True)
+        self.allocator = CLAllocator(
+            self.presence, self.driver, self.context, self.facts, self.synchronize
+        )
 
     # -- code -----------------------------------------------------------------------------------
 
     def build(self, source: str) -> bytes:
         """The binary of a program. Raises InternalError with the driver's log."""
-        cl = binding()
-        try:
-            program = _quietly(
-                cl.Program(self.context, source).build, options=["-w"], cache_dir=False
-            )
-        except cl.RuntimeError as error:
-            raise InternalError(f"OpenCL rejected generated code: {error}") from error
+        program = self._built(
+            InternalError, "OpenCL rejected generated code", source,
+            options=["-w"], cache_dir=False,
+        )  # fmt: skip
         return program.binaries[0]
 
     def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
         """A program from its binary. Raises StaleCodeError if the driver refuses it."""
-        self._check_process()
-        cl = binding()
-        try:
-            program = _quietly(cl.Program(self.context, [self.facts.handle], [code]).build)
-        except cl.Error as error:
-            raise StaleCodeError(f"OpenCL refuses a cached program: {error}") from error
+        program = self._built(
+            StaleCodeError, "OpenCL refuses a cached program", [self.facts.handle], [code]
+        )
         return _Library(program, entries)
+
+    def _built(self, refusal: type[TreadleError], what: str, *parts: Any, **options: Any) -> Any:
+        """A program of these parts, without the warnings that a driver has about generated code.
+
+        Raises `refusal` if the driver does not take it, DeviceError if there is no driver any more.
+        """
+        self.presence.check()
+        with translated("build a program", self.presence), warnings.catch_warnings():
+            warnings.simplefilter("ignore", self.driver.CompilerWarning)
+            try:
+                return self.driver.Program(self.context, *parts).build(**options)
+            except self.driver.Error as error:
+                if is_loss(error):
+                    raise
+                raise refusal(f"{what}: {error}") from error
 
     # -- launches -------------------------------------------------------------------------------
 
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> CLCallList:
         """Launches with their arguments set, which a replay only enqueues."""
-        self._check_process()
+        self.presence.check()
         return CLCallList(self, launches, keep)
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -148,11 +139,12 @@ class CLDevice:
         if self.shares_memory:
             into.cast("B")[:] = buffer.view()[: into.nbytes]
             return
-        with translated("read a buffer"):
-            binding().enqueue_copy(self.queue, into, buffer.argument, is_blocking=True)
+        with translated("read a buffer", self.presence):
+            self.driver.enqueue_copy(self.queue, into, buffer.argument, is_blocking=True)
 
     def write(self, buffer: CLBuffer, data: memoryview) -> None:
         """Copies host bytes into a buffer, after the work that may still use it."""
+        self.presence.check()
         if not data.nbytes:
             return
         if buffer.image is not None:
@@ -162,37 +154,30 @@ class CLDevice:
             self.synchronize()
             buffer.view()[: data.nbytes] = data.cast("B")
             return
-        with translated("write a buffer"):
-            binding().enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
+        with translated("write a buffer", self.presence):
+            self.driver.enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
 
     def _copy_texels(self, target: Any, source: Any, image: ImageDType) -> None:
         """Copies a whole texture, after the work that was enqueued before."""
         height, width = image.image_shape
-        with translated("copy a texture"):
-            binding().enqueue_copy(
+        with translated("copy a texture", self.presence):
+            self.driver.enqueue_copy(
                 self.queue, target, source, origin=(0, 0), region=(width, height), is_blocking=True
             )
 
     def synchronize(self) -> None:
         """Returns when everything that was enqueued has finished."""
-        self._check_process()
-        with translated("wait for the device"):
+        self.presence.check()
+        with translated("wait for the device", self.presence):
             self.queue.finish()
 
     def timed_queue(self) -> Any:
         """A queue whose events carry times; measuring is off in the other one."""
         if self._timed_queue is None:
-            cl = binding()
-            properties = cl.command_queue_properties.PROFILING_ENABLE
-            self._timed_queue = cl.CommandQueue(self.context, properties=properties)
+            properties = self.driver.command_queue_properties.PROFILING_ENABLE
+            with translated("make a queue", self.presence):
+                self._timed_queue = self.driver.CommandQueue(self.context, properties=properties)
         return self._timed_queue
-
-    def _check_process(self) -> None:
-        if os.getpid() != self._pid:
-            raise DeviceError(
-                f"{self.name} was opened before this process was forked, and OpenCL does not "
-                "survive that: open devices in the child, or start it with 'spawn'"
-            )
 
 
 class CLCallList:
@@ -203,10 +188,12 @@ class CLCallList:
         self._lock = threading.Lock()
         self._calls: list[list[tuple[Any, _Phase]]] = []
         self._args: list[list[Any]] = []
-        with translated("set the arguments of a kernel"):
+        with translated("set the arguments of a kernel", device.presence):
             for launch in launches:
                 self._args.append(list(launch.args))
-                self._calls.append([_prepared(phase, launch) for phase in launch.phases])
+                self._calls.append(
+                    [_prepared(device.driver, phase, launch) for phase in launch.phases]
+                )
         self._keep = keep
         self._flat = [
             (kernel, *phase.sizes) for call in self._calls for kernel, phase in call
@@ -232,18 +219,20 @@ class CLCallList:
 
     def run(self) -> None:
         """Enqueues every launch; the device starts at once and goes on by itself."""
-        enqueue, queue = binding().enqueue_nd_range_kernel, self._device.queue
-        with translated("launch a kernel"), self._lock:
+        device = self._device
+        device.presence.check()
+        enqueue, queue = device.driver.enqueue_nd_range_kernel, device.queue
+        with translated("launch a kernel", device.presence), self._lock:
             for kernel, total, group in self._flat:
                 enqueue(queue, kernel, total, group)
             queue.flush()
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch; start and end of each in ns of the device's clock."""
-        self._device.synchronize()
-        queue = self._device.timed_queue()
-        enqueue = binding().enqueue_nd_range_kernel
-        with translated("launch a kernel"), self._lock:
+        device = self._device
+        device.synchronize()
+        enqueue, queue = device.driver.enqueue_nd_range_kernel, device.timed_queue()
+        with translated("launch a kernel", device.presence), self._lock:
             events = [
                 [enqueue(queue, kernel, *phase.sizes) for kernel, phase in call]
                 for call in self._calls
@@ -261,10 +250,10 @@ def _int32(value: int) -> Any:
     return np.int32(value)
 
 
-def _prepared(phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
+def _prepared(driver: Any, phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
     """A kernel object of its own with all arguments set."""
     entry = phase.entry
-    kernel = binding().Kernel(phase.program, entry.symbol)
+    kernel = driver.Kernel(phase.program, entry.symbol)
     memory = [launch.args[slot.number] for slot in entry.slots]
     numbers = [_int32(launch.vars[position]) for position in entry.variables]
     for position, argument in enumerate((*memory, *numbers)):

@@ -4,7 +4,8 @@
 
 A wrapped block stays wrapped while it waits for reuse, since wrapping costs more than a launch.
 One surprise: a kernel may still run when its buffers are collected; the next user of a block is
-another kernel behind it in the same queue, or a host write, which waits.
+another kernel behind it in the same queue, or a host write, which waits. OpenCL knows nothing of
+host memory that is given back to the system: all kernels are waited for before.
 """
 
 from __future__ import annotations
@@ -12,31 +13,39 @@ from __future__ import annotations
 import functools
 import threading
 import weakref
-from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.forks import fork_safe
-from treadle.runtime.base import MemoryStats
+from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.buffer import HostAllocator, HostBuffer, host_view, size_class
 from treadle.runtime.cl.failures import translated
 from treadle.runtime.cl.handles import begins_with, table_of
 from treadle.runtime.cl.platforms import binding
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treadle.dtype import ImageDType
+    from treadle.runtime.base import MemoryStats
     from treadle.runtime.cl.platforms import Facts
+    from treadle.runtime.presence import Presence
 
 __all__ = ["CLAllocator", "CLBuffer"]
 
-MAX_CACHED = 1 << 30
+
+class _Block(NamedTuple):
+    """What kernels take, and the host memory behind it where that is shared."""
+
+    argument: Any
+    host: HostBuffer | None
 
 
 class CLBuffer:
     """`nbytes` of device memory. `argument` is the pyopencl.Buffer, or Image for `image`."""
 
     __slots__ = (
-        "__weakref__", "_allocator", "_block", "_owner", "argument", "image", "is_read_only",
+        "__weakref__", "_block", "_owner", "_waiting", "argument", "image", "is_read_only",
         "nbytes",
     )  # fmt: skip
     argument: Any
@@ -44,11 +53,11 @@ class CLBuffer:
     nbytes: int
 
     def __init__(
-        self, argument: Any, nbytes: int, block: HostBuffer | None,
-        allocator: CLAllocator | None, owner: object = None, image: ImageDType | None = None,
+        self, block: _Block, nbytes: int, waiting: BlockCache[Any, _Block] | None,
+        owner: object = None, image: ImageDType | None = None,
     ) -> None:  # fmt: skip
-        self.argument, self.nbytes, self.image = argument, nbytes, image
-        self._block, self._allocator, self._owner = block, allocator, owner
+        self.argument, self.nbytes, self.image = block.argument, nbytes, image
+        self._block, self._waiting, self._owner = block, waiting, owner
         self.is_read_only = False
 
     def view(self) -> memoryview:
@@ -56,105 +65,76 @@ class CLBuffer:
 
         DeviceError where the host cannot see them.
         """
-        if self._block is None:
+        if self._block.host is None:
             raise DeviceError("the host has no access to memory of this OpenCL device: read it")
-        return host_view(self._block.pointer, self.nbytes, self)
+        return host_view(self._block.host.pointer, self.nbytes, self)
 
     def __del__(self) -> None:
-        if self._allocator is not None:
-            self._allocator._returned.append(id(self.argument))
+        if self._waiting is not None:
+            self._waiting.give_back(id(self._block))
 
 
 class CLAllocator:
-    """Makes CLBuffers of one context; freed ones wait, by size, for reuse."""
+    """Makes CLBuffers of one context; freed ones wait, by size, for reuse.
 
-    def __init__(self, context: Any, facts: Facts) -> None:
+    `synchronize` returns once no kernel uses memory that is free.
+    """
+
+    def __init__(
+        self, presence: Presence, driver: Any, context: Any, facts: Facts,
+        synchronize: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self._presence, self.driver = presence, driver
         self._context, self._facts = context, facts
         self.largest: int = facts.max_alloc
-        self._host = HostAllocator() if facts.shares_memory else None
-        self._free: dict[int | ImageDType, list[tuple[Any, HostBuffer | None]]] = {}
-        self._live = self._cached = self._peak = 0
-        self._lock = fork_safe(threading.Lock())
-        # A buffer that dies in a cycle is finalized together with all that only it holds: so what
-        # it returns is held here, by the id of its argument, and not by it alone.
-        self._held: dict[int, tuple[Any, HostBuffer | None, int | ImageDType]] = {}
-        # Buffers die in the garbage collector, which may run while this thread holds the lock.
-        self._returned: deque[int] = deque()
+        # What waits for reuse waits here, wrapped, and not there once more.
+        self._host = HostAllocator(0, presence.name) if facts.shares_memory else None
+        self._blocks: BlockCache[int | ImageDType, _Block] = BlockCache(
+            self._fresh, _bytes_of, fork_safe(threading.RLock()), synchronize
+        )
 
     def alloc(self, nbytes: int) -> CLBuffer:
-        """Memory with undefined contents. Raises OutOfMemory."""
+        """Memory with undefined contents. Raises OutOfMemory, and DeviceError for a lost device."""
+        self._presence.check()
         size = size_class(nbytes)
         if size > self.largest:
             raise OutOfMemory(
-                f"CL: {self._facts.name} gives at most {self.largest} bytes to one "
-                f"buffer, not {nbytes}: split the tensor, or use a narrower dtype"
+                f"{self._presence.name}: {self._facts.name} gives at most {self.largest} bytes to "
+                f"one buffer, not {nbytes}: split the tensor, or use a narrower dtype"
             )
-        argument, block = self._take(size)
-        return CLBuffer(argument, nbytes, block, self)
+        return CLBuffer(self._blocks.take(size), nbytes, self._blocks)
 
     def alloc_image(self, image: ImageDType) -> CLBuffer:
         """A texture with undefined contents. Raises OutOfMemory."""
-        argument, _ = self._take(image)
-        return CLBuffer(argument, _bytes_of(image), None, self, image=image)
+        self._presence.check()
+        return CLBuffer(self._blocks.take(image), _bytes_of(image), self._blocks, image=image)
 
-    def _take(self, kind: int | ImageDType) -> tuple[Any, HostBuffer | None]:
-        """A waiting block of so many bytes, or a waiting texture; a new one if there is none."""
-        with self._lock:
-            self._collect()
-            waiting = self._free.get(kind)
-            if waiting:
-                found = waiting.pop()
-                self._cached -= _bytes_of(kind)
-            else:
-                found = self._fresh(kind)
-            self._held[id(found[0])] = *found, kind
-            self._live += _bytes_of(kind)
-            self._peak = max(self._peak, self._live)
-            return found
-
-    def _fresh(self, kind: int | ImageDType) -> tuple[Any, HostBuffer | None]:
-        cl = binding()
+    def _fresh(self, kind: int | ImageDType) -> _Block:
+        cl = self.driver
         try:
-            if not isinstance(kind, int):
-                return self._texture(kind), None
-            if self._host is None:
-                return cl.Buffer(self._context, cl.mem_flags.READ_WRITE, kind), None
-            block = self._host.alloc(kind)
-            return self._wrapped(block), block
-        except (cl.MemoryError, OutOfMemory) as error:
-            if self._evict():
-                return self._fresh(kind)
+            with translated("allocate memory", self._presence):
+                if not isinstance(kind, int):
+                    return _Block(self._texture(kind), None)
+                if self._host is None:
+                    return _Block(cl.Buffer(self._context, cl.mem_flags.READ_WRITE, kind), None)
+                block = self._host.alloc(kind)
+                return _Block(self._wrapped(block), block)
+        except OutOfMemory as error:
             raise OutOfMemory(
-                f"CL: no memory for {_bytes_of(kind)} bytes on {self._facts.name}; {self._live} "
-                "bytes are live: delete tensors that are no longer needed, or use smaller batches"
+                f"{self._presence.name}: no memory for {_bytes_of(kind)} bytes on "
+                f"{self._facts.name}"
             ) from error
 
     def _texture(self, image: ImageDType) -> Any:
-        cl = binding()
+        cl = self.driver
         height, width = image.image_shape
         flags = cl.mem_flags.READ_WRITE
         return cl.create_image(self._context, flags, _format_of(image), shape=(width, height))
 
     def _wrapped(self, block: HostBuffer) -> Any:
-        cl = binding()
+        cl = self.driver
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         return cl.Buffer(self._context, flags, hostbuf=block.view())
-
-    def _collect(self) -> None:
-        while self._returned:
-            argument, block, kind = self._held.pop(self._returned.popleft())
-            self._live -= _bytes_of(kind)
-            self._cached += _bytes_of(kind)
-            self._free.setdefault(kind, []).append((argument, block))
-        if self._cached > MAX_CACHED:
-            self._evict()
-
-    def _evict(self) -> int:
-        freed, self._cached = self._cached, 0
-        self._free.clear()
-        if self._host is not None:
-            self._host.trim()
-        return freed
 
     def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> CLBuffer:
         """Host memory of somebody else's, in place. Raises DeviceError where it is not shared."""
@@ -169,7 +149,8 @@ class CLAllocator:
                 "memory: pass pyopencl.Buffer.from_int_ptr(cl_mem)"
             )
         block = HostBuffer(pointer, max(nbytes, 1), None, owner)
-        return CLBuffer(self._wrapped(block), nbytes, block, None, owner)
+        with translated("use the host's memory", self._presence):
+            return CLBuffer(_Block(self._wrapped(block), block), nbytes, None, owner)
 
     def from_handle(
         self, handle: Any, nbytes: int, owner: object = None, image: ImageDType | None = None
@@ -178,7 +159,7 @@ class CLAllocator:
 
         Raises DeviceError for others, and for one that was released.
         """
-        cl = binding()
+        cl = self.driver
         wanted = cl.Buffer if image is None else cl.Image
         if not isinstance(handle, wanted):
             raise DeviceError(f"CL takes a pyopencl.{wanted.__name__}, not {type(handle).__name__}")
@@ -201,16 +182,16 @@ class CLAllocator:
             raise DeviceError(f"CL: the buffer has {handle.size} bytes, but {nbytes} are needed")
         elif self._facts.shares_memory:
             block = self._mapped(handle)
-        buffer = CLBuffer(handle, nbytes, block, None, (owner, handle), image)
+        buffer = CLBuffer(_Block(handle, block), nbytes, None, (owner, handle), image)
         buffer.is_read_only = bool(handle.flags & cl.mem_flags.READ_ONLY)
         return buffer
 
     def _mapped(self, handle: Any) -> HostBuffer:
         """The host's view of a buffer that somebody else made."""
-        cl = binding()
+        cl = self.driver
         queue = cl.CommandQueue(self._context)
         flags = cl.map_flags.READ | cl.map_flags.WRITE
-        with translated("map a buffer"):
+        with translated("map a buffer", self._presence):
             array, event = cl.enqueue_map_buffer(queue, handle, flags, 0, (handle.size,), "uint8")
             event.wait()
         block = HostBuffer(array.ctypes.data, handle.size, None, handle)
@@ -219,20 +200,16 @@ class CLAllocator:
 
     @functools.cached_property
     def _table(self) -> int | None:
-        return table_of(binding(), self._context)
+        return table_of(self.driver, self._context)
 
     def trim(self) -> int:
         """Gives waiting blocks back; how many bytes."""
-        with self._lock:
-            self._collect()
-            return self._evict()
+        return self._blocks.trim()
 
     @property
     def stats(self) -> MemoryStats:
         """Bytes live, waiting, and the most that were ever live, in whole size classes."""
-        with self._lock:
-            self._collect()
-            return MemoryStats(self._live, self._cached, self._peak)
+        return self._blocks.stats
 
 
 def _bytes_of(kind: int | ImageDType) -> int:

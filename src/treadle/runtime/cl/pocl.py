@@ -14,9 +14,12 @@ from __future__ import annotations
 
 import os
 import struct
-from typing import Any
+from typing import TYPE_CHECKING
 
 from treadle.target import host_target
+
+if TYPE_CHECKING:
+    import pyopencl as cl
 
 __all__ = ["UNKNOWN", "name_processor"]
 
@@ -27,7 +30,7 @@ STRUCTURE = 4096  # bytes from the start of PoCL's structure that are looked thr
 ADDRESSES = range(1 << 16, 1 << 47)
 
 
-def name_processor(handle: Any) -> str:
+def name_processor(handle: cl.Device) -> str:
     """The device's version, once PoCL has a name for its processor that its compiler knows.
 
     The version as it is for any other device; one that ends in "generic" where that was not to be.

@@ -14,10 +14,12 @@ from __future__ import annotations
 
 import sys
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.runtime.cuda.order import Cell, Order, Use
 from treadle.runtime.cuda.tensor_maps import has_to_be_aligned, is_aligned, tensor_map
+
+from .driver import Executable, Graph, GraphNode, Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -70,12 +72,12 @@ class _Device(Protocol):
     def context(self) -> Context: ...
 
     @property
-    def stream(self) -> Any: ...
+    def stream(self) -> Stream: ...
 
     def working(self, what: str, names: Sequence[str] = ()) -> AbstractContextManager[None]: ...
     def start(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> None: ...
     def synchronize(self) -> None: ...
-    def discard(self, graph: Any, executable: Any) -> None: ...
+    def discard(self, graph: Graph, executable: Executable | None) -> None: ...
 
 
 class _Graph:
@@ -84,9 +86,14 @@ class _Graph:
     `kept` is the code that it runs, which goes after it.
     """
 
-    def __init__(self, device: _Device, handle: Any, kept: object) -> None:
+    def __init__(self, device: _Device, handle: Graph, kept: object) -> None:
         self._device, self.handle, self._kept = device, handle, kept
-        self.executable: Any = None
+        self.executable: Executable | None = None
+
+    @property
+    def ready(self) -> Executable:
+        assert self.executable is not None  # whoever has made the graph has instantiated it
+        return self.executable
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if not exiting():
@@ -113,7 +120,7 @@ class CUDACallList:
         self._moved: dict[Cell, int] = {}  # since the graph was made
         self._graph: _Graph | None = None
         self._order: Order | None = None
-        self._nodes: list[list[Any]] = []
+        self._nodes: list[list[GraphNode]] = []
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
@@ -146,7 +153,7 @@ class CUDACallList:
             elif self._changed:
                 self._graph = self._brought_up_to_date(self._graph)
             self._changed.clear()
-            device.context.launch_graph(self._graph.executable, device.stream)
+            device.context.launch_graph(self._graph.ready, device.stream)
 
     def _is_aligned(self) -> bool:
         """Whether a graph can hold the launches: none needs other memory than it is given."""
@@ -225,5 +232,5 @@ class CUDACallList:
         for call in self._changed:
             for phase, node in zip(self._phases[call], self._nodes[call], strict=True):
                 given = phase.arguments(context, self._args[call], self._vars[call])
-                context.update_kernel(graph.executable, node, given)
+                context.update_kernel(graph.ready, node, given)
         return graph

@@ -27,6 +27,8 @@ from treadle.runtime.cuda.driver import (
 )
 from treadle.runtime.cuda.encode import TensorMap, encode_tiled
 
+from .driver import Event, Executable, Graph, Stream
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
@@ -100,13 +102,13 @@ class CudaContext:
             self("cuMemPoolSetAttribute", pool, threshold, value)
         return pool
 
-    def alloc(self, nbytes: int, stream: Any) -> int:
+    def alloc(self, nbytes: int, stream: Stream | None) -> int:
         """The address of new memory, for what comes later on `stream`."""
         if self._pool is None:
             return int(self("cuMemAlloc", nbytes))
         return int(self("cuMemAllocAsync", nbytes, stream))
 
-    def free(self, address: int, stream: Any) -> None:
+    def free(self, address: int, stream: Stream | None) -> None:
         """Gives memory back once everything that is on `stream` now has finished."""
         if self._pool is None:
             self("cuMemFree", address)  # which waits for the device
@@ -142,20 +144,25 @@ class CudaContext:
         device, start, nbytes = found
         return None if device < 0 else (device, start, nbytes)
 
-    def copy_in(self, target: int, host: int, nbytes: int, stream: Any) -> None:
+    def copy_in(self, target: int, host: int, nbytes: int, stream: Stream | None) -> None:
         """From the host."""
         self("cuMemcpyHtoDAsync", target, host, nbytes, stream)
 
-    def copy_out(self, host: int, source: int, nbytes: int, stream: Any) -> None:
+    def copy_out(self, host: int, source: int, nbytes: int, stream: Stream | None) -> None:
         """To the host."""
         self("cuMemcpyDtoHAsync", host, source, nbytes, stream)
 
-    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+    def copy(self, target: int, source: int, nbytes: int, stream: Stream | None) -> None:
         """Within this device."""
         self("cuMemcpyDtoDAsync", target, source, nbytes, stream)
 
     def copy_peer(
-        self, target: int, source: int, source_context: CudaContext, nbytes: int, stream: Any
+        self,
+        target: int,
+        source: int,
+        source_context: CudaContext,
+        nbytes: int,
+        stream: Stream | None,
     ) -> None:
         """From another device's memory into this one's."""
         there = source_context._context
@@ -205,7 +212,7 @@ class CudaContext:
             return encode_tiled(self._api, tiles)
 
     def launch(
-        self, kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Any,
+        self, kernel: CudaKernel, grid: Dim, block: Dim, shared: int, stream: Stream | None,
         args: Sequence[Argument],
     ) -> None:  # fmt: skip
         """Starts a kernel on `stream`."""
@@ -220,16 +227,16 @@ class CudaContext:
         self._streams.append(stream)
         return stream
 
-    def delete_stream(self, stream: Any) -> None:
+    def delete_stream(self, stream: Stream | None) -> None:
         """Once everything on it has finished."""
         self._streams = [one for one in self._streams if one is not stream]
         self("cuStreamDestroy", stream)
 
-    def wait_stream(self, stream: Any) -> None:
+    def wait_stream(self, stream: Stream | None) -> None:
         """Returns when everything on the stream has finished."""
         self("cuStreamSynchronize", stream)
 
-    def is_capturing(self, stream: Any) -> bool:
+    def is_capturing(self, stream: Stream | None) -> bool:
         """Whether somebody makes a graph of what is put on the stream now."""
         return bool(int(self("cuStreamIsCapturing", stream)))
 
@@ -237,23 +244,23 @@ class CudaContext:
         """A moment on a stream; `timed` ones can be measured between."""
         return self("cuEventCreate", 0 if timed else _UNTIMED)
 
-    def delete_event(self, event: Any) -> None:
+    def delete_event(self, event: Event) -> None:
         """Lets the driver have it back."""
         self("cuEventDestroy", event)
 
-    def record(self, event: Any, stream: Any) -> None:
+    def record(self, event: Event, stream: Stream | None) -> None:
         """The event happens when what is on the stream now has finished."""
         self("cuEventRecord", event, stream)
 
-    def wait_event(self, stream: Any, event: Any) -> None:
+    def wait_event(self, stream: Stream | None, event: Event) -> None:
         """What comes later on `stream` starts after the event."""
         self("cuStreamWaitEvent", stream, event, 0)
 
-    def finish_event(self, event: Any) -> None:
+    def finish_event(self, event: Event) -> None:
         """Returns when the event has happened."""
         self("cuEventSynchronize", event)
 
-    def elapsed(self, start: Any, end: Any) -> float:
+    def elapsed(self, start: Event, end: Event) -> float:
         """Nanoseconds between two timed events that have happened."""
         return 1e6 * self("cuEventElapsedTime", start, end)
 
@@ -268,7 +275,7 @@ class CudaContext:
         return self("cuGraphCreate", 0)
 
     def add_kernel(
-        self, graph: Any, after: Sequence[_Node], kernel: CudaKernel, grid: Dim, block: Dim,
+        self, graph: Graph, after: Sequence[_Node], kernel: CudaKernel, grid: Dim, block: Dim,
         shared: int, args: Sequence[Argument],
     ) -> _Node:  # fmt: skip
         """A node of the graph that starts when those in `after` have finished."""
@@ -278,21 +285,21 @@ class CudaContext:
         node.handle = self("cuGraphAddKernelNode", graph, earlier, len(earlier), values)
         return node
 
-    def instantiate(self, graph: Any) -> Any:
+    def instantiate(self, graph: Graph) -> Any:
         """The graph as one thing to launch."""
         self._clear_out()
         return self("cuGraphInstantiate", graph, 0)
 
-    def update_kernel(self, executable: Any, node: _Node, args: Sequence[Argument]) -> None:
+    def update_kernel(self, executable: Executable, node: _Node, args: Sequence[Argument]) -> None:
         """Other arguments for one node, from the next launch on."""
         values = self._node_values(node, args)
         self("cuGraphExecKernelNodeSetParams", executable, node.handle, values)
 
-    def launch_graph(self, executable: Any, stream: Any) -> None:
+    def launch_graph(self, executable: Executable, stream: Stream | None) -> None:
         """Starts all nodes."""
         self("cuGraphLaunch", executable, stream)
 
-    def delete_graph(self, graph: Any, executable: Any) -> None:
+    def delete_graph(self, graph: Graph, executable: Executable | None) -> None:
         """Lets the driver have both back some time; launches that run go on to their end."""
         if executable is not None:
             self.retire("cuGraphExecDestroy", executable)

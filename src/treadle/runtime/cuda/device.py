@@ -25,6 +25,8 @@ from treadle.runtime.cuda.memory import CUDAAllocator, CUDABuffer
 from treadle.runtime.cuda.staging import Staging
 from treadle.runtime.cuda.tensor_maps import aligned
 
+from .driver import Event, Executable, Graph, Stream
+
 if TYPE_CHECKING:
     from treadle.runtime.base import Entry, Launch
     from treadle.runtime.cuda.driver import DeviceFacts, Driver, Module
@@ -71,7 +73,7 @@ class CUDADevice:
         self.target = make_target(self.facts)
         try:
             self.context = driver.open(index)
-            self.stream: Any = self.context.new_stream()
+            self.stream: Stream = self.context.new_stream()
         except DriverError as error:
             raise opening_failed(error) from error
         self.failures = Failures(name, driver.version)
@@ -129,7 +131,7 @@ class CUDADevice:
                 self._follow(self.stream, stream)
 
     @contextmanager
-    def _moment(self, stream: Any) -> Iterator[Any]:
+    def _moment(self, stream: Stream | None) -> Iterator[Event]:
         """An event that happens when what is on `stream` now has finished."""
         event = self.context.new_event(False)
         try:
@@ -138,7 +140,7 @@ class CUDADevice:
         finally:
             self.context.delete_event(event)
 
-    def _check_capture(self, stream: Any) -> None:
+    def _check_capture(self, stream: Stream | None) -> None:
         """Raises DriverError where another library captures a graph on its stream.
 
         To wait for the stream would make our work a part of the graph, and what is allocated for
@@ -147,7 +149,7 @@ class CUDADevice:
         if self.context.is_capturing(stream):
             raise DriverError("CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED", "cuStreamIsCapturing")
 
-    def _follow(self, earlier: Any, later: Any) -> None:
+    def _follow(self, earlier: Stream | None, later: Stream | None) -> None:
         """What comes on stream `later` starts after what is on `earlier` now."""
         with self._moment(earlier) as event:
             self.context.wait_event(later, event)
@@ -158,7 +160,7 @@ class CUDADevice:
             self.context.wait_stream(self.stream)
             self.failures.finished()
 
-    def discard(self, graph: Any, executable: Any) -> None:
+    def discard(self, graph: Graph, executable: Executable | None) -> None:
         """Lets go of a graph, on whatever thread."""
         with contextlib.suppress(DeviceError, DriverError):
             self.failures.check()

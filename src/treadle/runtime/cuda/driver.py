@@ -14,18 +14,24 @@ names CUDA's error, so that the runtime above writes one sentence for each and n
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NewType, Protocol, SupportsInt, TypeAlias
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from contextlib import AbstractContextManager
 
 __all__ = [
-    "ELEMENTS", "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Kernel",
-    "KernelFacts", "Module", "TensorTiles",
+    "ELEMENTS", "Argument", "Context", "DeviceFacts", "Dim", "Driver", "DriverError", "Event",
+    "Executable", "Graph", "GraphNode", "Kernel", "KernelFacts", "Module", "Stream", "TensorTiles",
 ]  # fmt: skip
 
 Dim = tuple[int, int, int]
+# What a driver makes and alone takes back. A stream's number, int(stream), other libraries know.
+Stream: TypeAlias = SupportsInt
+Event = NewType("Event", object)
+Graph = NewType("Graph", object)
+GraphNode = NewType("GraphNode", object)
+Executable = NewType("Executable", object)
 # ("address", n), ("int32", n), ("int64", n) or ("tensor_map", map), in the kernel's order; a map is
 # a parameter of 128 bytes (`const __grid_constant__`, `.param .align 64 .b8 map[128]`).
 Argument = tuple[str, Any]
@@ -134,7 +140,7 @@ class Context(Protocol):
     def facts(self) -> DeviceFacts: ...
 
     @property
-    def handle(self) -> Any:
+    def handle(self) -> object:
         """What names this context to others (cuda-bindings' CUcontext as an integer)."""
         ...
 
@@ -143,8 +149,8 @@ class Context(Protocol):
         ...
 
     # -- memory
-    def alloc(self, nbytes: int, stream: Any) -> int: ...
-    def free(self, address: int, stream: Any) -> None: ...
+    def alloc(self, nbytes: int, stream: Stream | None) -> int: ...
+    def free(self, address: int, stream: Stream | None) -> None: ...
     def alloc_pinned(self, nbytes: int) -> int:
         """Host memory that the device reaches; its address in this process."""
         ...
@@ -161,11 +167,11 @@ class Context(Protocol):
         """(device index, start, bytes) of the allocation around a device address, or None."""
         ...
 
-    def copy_in(self, target: int, host: int, nbytes: int, stream: Any) -> None: ...
-    def copy_out(self, host: int, source: int, nbytes: int, stream: Any) -> None: ...
-    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None: ...
+    def copy_in(self, target: int, host: int, nbytes: int, stream: Stream | None) -> None: ...
+    def copy_out(self, host: int, source: int, nbytes: int, stream: Stream | None) -> None: ...
+    def copy(self, target: int, source: int, nbytes: int, stream: Stream | None) -> None: ...
     def copy_peer(
-        self, target: int, source: int, source_context: Context, nbytes: int, stream: Any
+        self, target: int, source: int, source_context: Context, nbytes: int, stream: Stream | None
     ) -> None:
         """From another device's memory into this one's."""
         ...
@@ -179,7 +185,7 @@ class Context(Protocol):
         """A cubin or PTX text. DriverError CUDA_ERROR_INVALID_PTX, ..._NO_BINARY_FOR_GPU, ..."""
         ...
 
-    def encode_tensor_map(self, tiles: TensorTiles) -> Any:
+    def encode_tensor_map(self, tiles: TensorTiles) -> object:
         """What a launch takes as ("tensor_map", map). DriverError CUDA_ERROR_INVALID_VALUE.
 
         From compute capability 9.0 on; CUDA_ERROR_NOT_SUPPORTED before.
@@ -192,66 +198,68 @@ class Context(Protocol):
         grid: Dim,
         block: Dim,
         shared: int,
-        stream: Any,
+        stream: Stream | None,
         args: Sequence[Argument],
     ) -> None: ...
 
     # -- order
-    def new_stream(self) -> Any:
+    def new_stream(self) -> Stream:
         """A stream; `int(stream)` is what other libraries know it by."""
         ...
 
-    def delete_stream(self, stream: Any) -> None: ...
-    def wait_stream(self, stream: Any) -> None:
+    def delete_stream(self, stream: Stream | None) -> None: ...
+    def wait_stream(self, stream: Stream | None) -> None:
         """Returns when everything on the stream has finished."""
         ...
 
-    def is_capturing(self, stream: Any) -> bool:
+    def is_capturing(self, stream: Stream | None) -> bool:
         """Whether somebody makes a graph of what is put on the stream now."""
         ...
 
-    def new_event(self, timed: bool) -> Any: ...
-    def delete_event(self, event: Any) -> None: ...
-    def record(self, event: Any, stream: Any) -> None: ...
-    def wait_event(self, stream: Any, event: Any) -> None:
+    def new_event(self, timed: bool) -> Event: ...
+    def delete_event(self, event: Event) -> None: ...
+    def record(self, event: Event, stream: Stream | None) -> None: ...
+    def wait_event(self, stream: Stream | None, event: Event) -> None:
         """What comes later on `stream` starts after the event."""
         ...
 
-    def finish_event(self, event: Any) -> None:
+    def finish_event(self, event: Event) -> None:
         """Returns when the event has happened."""
         ...
 
-    def elapsed(self, start: Any, end: Any) -> float:
+    def elapsed(self, start: Event, end: Event) -> float:
         """Nanoseconds between two timed events, once both have happened."""
         ...
 
     def synchronize(self) -> None: ...
 
     # -- graphs: kernels that run one after the other, or side by side where told
-    def new_graph(self) -> Any: ...
+    def new_graph(self) -> Graph: ...
     def add_kernel(
         self,
-        graph: Any,
-        after: Sequence[Any],
+        graph: Graph,
+        after: Sequence[GraphNode],
         kernel: Kernel,
         grid: Dim,
         block: Dim,
         shared: int,
         args: Sequence[Argument],
-    ) -> Any:
+    ) -> GraphNode:
         """A node of the graph that starts when those in `after` have finished."""
         ...
 
-    def instantiate(self, graph: Any) -> Any:
+    def instantiate(self, graph: Graph) -> Executable:
         """The graph as one thing to launch."""
         ...
 
-    def update_kernel(self, executable: Any, node: Any, args: Sequence[Argument]) -> None:
+    def update_kernel(
+        self, executable: Executable, node: GraphNode, args: Sequence[Argument]
+    ) -> None:
         """Other arguments for one node, from the next launch on."""
         ...
 
-    def launch_graph(self, executable: Any, stream: Any) -> None: ...
-    def delete_graph(self, graph: Any, executable: Any) -> None:
+    def launch_graph(self, executable: Executable, stream: Stream | None) -> None: ...
+    def delete_graph(self, graph: Graph, executable: Executable | None) -> None:
         """Some time after their launches; on any thread, and without waiting for any stream."""
         ...
 

@@ -10,13 +10,13 @@ shows at a later call, so `launched` keeps the names of what may still run.
 
 from __future__ import annotations
 
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
 from treadle.runtime.cuda.driver import DriverError
+from treadle.runtime.presence import Presence
 
 __all__ = ["BREAKING", "Failures", "newer_error", "opening_failed"]
 
@@ -111,23 +111,13 @@ def opening_failed(error: DriverError) -> DeviceError:
     return DeviceError(f"CUDA: {what}{'' if known else f' ({error})'}; {mend}")
 
 
-class Failures:
+class Failures(Presence):
     """What has gone wrong on one device, and what runs there that may still fail."""
 
     def __init__(self, name: str, version: tuple[int, int]) -> None:
-        self._name, self._version, self._pid = name, version, os.getpid()
+        super().__init__(name, "CUDA")
+        self._version = version
         self._running: deque[str] = deque(maxlen=_MOST_NAMES)
-        self.broken: str | None = None
-
-    def check(self) -> None:
-        """Raises DeviceError in a forked child, and once the context is broken."""
-        if os.getpid() != self._pid:
-            raise DeviceError(
-                f"{self._name} was opened before this process was forked, and CUDA does not "
-                "survive that: open devices in the child, or start it with 'spawn'"
-            )
-        if self.broken is not None:
-            raise DeviceError(self.broken)
 
     def launched(self, names: Iterable[str]) -> None:
         """Kernels have been started, and may fail from now on."""
@@ -147,10 +137,10 @@ class Failures:
             raise self._raised(error, what) from error
 
     def _raised(self, error: DriverError, what: str) -> Exception:
-        code, name = error.code, self._name
+        code, name = error.code, self.name
         if code in BREAKING:
-            self.broken = self._story(error)
-            return DeviceError(self.broken)
+            self.lost = self._story(error)
+            return DeviceError(self.lost)
         if code == "CUDA_ERROR_OUT_OF_MEMORY":
             return OutOfMemory(
                 f"{name}: no memory to {what}: delete tensors that are no longer needed, or use "
@@ -192,7 +182,7 @@ class Failures:
                 "the one)"
             )
         return (
-            f"{self._name}: {BREAKING[error.code]} ({error.code}){who}. The device's tensors are "
+            f"{self.name}: {BREAKING[error.code]} ({error.code}){who}. The device's tensors are "
             "gone, and CUDA lets this process use the device no more: start it anew; other devices "
             "go on"
         )

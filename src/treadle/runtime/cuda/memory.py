@@ -13,13 +13,15 @@ from __future__ import annotations
 import sys
 import threading
 from collections import deque
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.forks import fork_safe
 from treadle.helpers import human_bytes
 from treadle.runtime.base import MemoryStats
 from treadle.runtime.cuda.driver import DriverError
+
+from .driver import Stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,7 +57,7 @@ class CUDAAllocator:
     """Makes CUDABuffers. Any number of threads may call it."""
 
     def __init__(
-        self, name: str, index: int, context: Context, stream: Any, failures: Failures
+        self, name: str, index: int, context: Context, stream: Stream | None, failures: Failures
     ) -> None:
         self._name, self._index, self._context = name, index, context
         self._stream, self._failures = stream, failures

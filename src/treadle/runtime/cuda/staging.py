@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.forks import fork_safe
 
+from .driver import Event, Stream
+
 if TYPE_CHECKING:
     from treadle.runtime.cuda.driver import Context
 
@@ -30,14 +32,14 @@ class _Piece:
     """Pinned memory, a stream, and an event that tells others how far the stream is."""
 
     address: int
-    stream: Any
-    event: Any
+    stream: Stream | None
+    event: Event
 
 
 class Staging:
     """Copies in the order of `stream`. One copy at a time; any thread may ask."""
 
-    def __init__(self, context: Context, stream: Any) -> None:
+    def __init__(self, context: Context, stream: Stream | None) -> None:
         self._context, self._stream = context, stream
         self._lock = fork_safe(threading.Lock())
         self._pieces: list[_Piece] = []

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 from treadle.runtime.cuda.driver import TensorTiles
 
+from .driver import Stream
+
 if TYPE_CHECKING:
     from treadle.runtime.base import Boxes, Entry
     from treadle.runtime.cuda.driver import Context
@@ -47,7 +49,7 @@ def is_aligned(entry: Entry, args: Sequence[int]) -> bool:
 
 @contextmanager
 def aligned(
-    context: Context, stream: Any, entry: Entry, args: Sequence[int]
+    context: Context, stream: Stream | None, entry: Entry, args: Sequence[int]
 ) -> Iterator[Sequence[int]]:
     """A block in which a phase is launched with these arguments, or with copies of some."""
     if is_aligned(entry, args):

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from treadle.runtime.base import Entry, Launch
+    from treadle.runtime.presence import Presence
     from treadle.runtime.webgpu.adapter import Facts
     from treadle.runtime.webgpu.dawn import Dawn, Handle
     from treadle.target import Target
@@ -64,8 +65,9 @@ class _Device(Protocol):
     queue: Handle
 
     @property
+    def presence(self) -> Presence: ...
+    @property
     def lock(self) -> AbstractContextManager[object]: ...
-    def check(self) -> None: ...
     def encoder(self) -> Handle: ...
     def submit(self, encoder: Handle) -> None: ...
     def synchronize(self) -> None: ...
@@ -106,7 +108,7 @@ class WebGPUCallList:
     def run(self) -> None:
         """Submits every launch; the device starts at once and goes on by itself."""
         device = self._device
-        device.check()
+        device.presence.check()
         if not self._phases:
             return
         dawn = device.dawn
@@ -130,7 +132,7 @@ class WebGPUCallList:
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch; start and end of each in ns, by the device's clock if it has one."""
         device = self._device
-        device.check()
+        device.presence.check()
         with self._lock:
             if "timestamp-query" in device.facts.features and self._phases:
                 return self._timestamped()
@@ -151,11 +153,9 @@ class WebGPUCallList:
         """The bind groups of a launch's phases."""
         found = self._groups[call]
         if found is None:
-            with self._device.dawn.checked(self._device.handle, "bind the buffers of a kernel"):
-                found = [
-                    self._bind(call, number, phase)
-                    for number, phase in enumerate(self._phases[call])
-                ]
+            phases = enumerate(self._phases[call])
+            found = [self._bind(call, number, phase) for number, phase in phases]
+            self._device.presence.check()  # it is told at once of what cannot be bound
             self._groups[call] = found
         return found
 

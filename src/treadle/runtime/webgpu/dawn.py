@@ -19,12 +19,13 @@ from typing import TYPE_CHECKING, Any
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.webgpu.structures import (
     MADE,
-    MAPPED,
     SCOPE,
     CallbackInfo,
+    Ended,
     FutureWaitInfo,
     StringView,
     api_of,
+    function_of,
 )
 from treadle.uninterrupted import uninterrupted
 
@@ -39,13 +40,11 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "wgpuCreateInstance": (_P, _P),
     "wgpuInstanceRequestAdapter*": (_FUTURE, _P, _P, CallbackInfo),
     "wgpuInstanceWaitAny": (_U32, _P, _SIZE, _P, _U64),
-    "wgpuInstanceProcessEvents": (_NONE, _P),
     "wgpuAdapterGetInfo": (_U32, _P, _P),
     "wgpuAdapterGetLimits": (_U32, _P, _P),
     "wgpuAdapterGetFeatures": (_NONE, _P, _P),
     "wgpuAdapterRequestDevice*": (_FUTURE, _P, _P, CallbackInfo),
     "wgpuDeviceGetQueue": (_P, _P),
-    "wgpuDeviceDestroy": (_NONE, _P),
     "wgpuDevicePushErrorScope": (_NONE, _P, _U32),
     "wgpuDevicePopErrorScope*": (_FUTURE, _P, CallbackInfo),
     "wgpuDeviceCreateBuffer": (_P, _P, _P),
@@ -81,6 +80,7 @@ _FUNCTIONS: dict[str, tuple[Any, ...]] = {
 }  # fmt: skip
 
 _WAIT_ONLY, _SUCCESS = 1, 1
+_MAP_TO_READ = 1
 _NO_ERROR, _OUT_OF_MEMORY = 1, 3
 _VALIDATION_SCOPE, _MEMORY_SCOPE, _INTERNAL_SCOPE = 1, 2, 3
 FOREVER = (1 << 64) - 1
@@ -155,10 +155,27 @@ class Dawn:
     ) -> None:
         """Start something, wait until it is done, and give its results to `answer`."""
         callback = prototype(answer)
+        future = self._started(start, callback, *arguments)
+        uninterrupted(lambda: self._wait(future))  # it is there that `answer` is called
+
+    def ended(self, start: str, answer: Any, *arguments: Any) -> int:
+        """Start something, wait until it is done, and give its status.
+
+        What is called back is C's, and fills an `answer`: no step of Python's in which a signal
+        could be handled. So this needs no other thread, which would take longer than most waits.
+        But texts are gone on return.
+        """
+        told = answer()
+        callback = function_of(answer)(told.__init__)
+        self._wait(self._started(start, callback, *arguments))
+        return told.status
+
+    def _started(self, start: str, callback: Any, *arguments: Any) -> FutureWaitInfo:
         info = CallbackInfo(mode=_WAIT_ONLY, callback=ctypes.cast(callback, c_void_p).value)
-        future = FutureWaitInfo(future=self.call(start, *arguments, info))
-        waiting = ("wgpuInstanceWaitAny", self.instance, 1, ctypes.byref(future), FOREVER)
-        status = uninterrupted(lambda: self.call(*waiting))  # it is there that `answer` is called
+        return FutureWaitInfo(future=self.call(start, *arguments, info))
+
+    def _wait(self, future: FutureWaitInfo) -> None:
+        status = self.call("wgpuInstanceWaitAny", self.instance, 1, ctypes.byref(future), FOREVER)
         if status != _SUCCESS:
             raise DeviceError(f"WEBGPU: waiting for Dawn failed with status {status}")
 
@@ -176,18 +193,13 @@ class Dawn:
 
     def finish(self, queue: Handle) -> None:
         """Wait until everything that was submitted has finished."""
-        self.wait("wgpuQueueOnSubmittedWorkDone*", self.api.work_done, lambda *_: None, queue)
+        self.ended("wgpuQueueOnSubmittedWorkDone*", self.api.work_done, queue)
 
     def map(self, buffer: Handle, nbytes: int) -> int:
         """The host's address of a buffer that can be read. Raises DeviceError."""
-        found: list[Any] = []
-        self.wait(
-            "wgpuBufferMapAsync*", MAPPED,
-            lambda status, why, *_: found.extend((status, why.text())),
-            buffer, 1, 0, nbytes,
-        )  # fmt: skip
-        if found[0] != _SUCCESS:
-            raise DeviceError(f"WEBGPU: could not read a buffer: {found[1]}")
+        status = self.ended("wgpuBufferMapAsync*", Ended, buffer, _MAP_TO_READ, 0, nbytes)
+        if status != _SUCCESS:
+            raise DeviceError(f"WEBGPU: could not read a buffer: Dawn gives status {status}")
         return self.call("wgpuBufferGetConstMappedRange", buffer, 0, nbytes)
 
     # -- errors ---------------------------------------------------------------------------------

@@ -13,16 +13,13 @@ One surprise: an error inside Dawn arrives some time after its cause. The next c
 
 from __future__ import annotations
 
-import atexit
-import contextlib
 import ctypes
-import os
 import threading
-import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from treadle.errors import DeviceError, InternalError
 from treadle.forks import fork_safe
+from treadle.runtime.presence import Presence, finish_first
 from treadle.runtime.webgpu.adapter import limits_of, open_adapter, target_of
 from treadle.runtime.webgpu.calls import Phase, WebGPUCallList
 from treadle.runtime.webgpu.dawn import Handle, view_of
@@ -52,17 +49,6 @@ if TYPE_CHECKING:
 
 __all__ = ["WebGPUDevice"]
 
-_open_devices: weakref.WeakSet[WebGPUDevice] = weakref.WeakSet()
-
-
-@atexit.register
-def _finish_all() -> None:
-    """Drivers crash where a process ends while they still compute."""
-    for device in list(_open_devices):
-        with contextlib.suppress(DeviceError):
-            device.synchronize()
-
-
 _SPONTANEOUS = 3
 _COMPUTE_STAGE = 4
 _CHUNK = 1 << 26  # bytes that one read moves at a time
@@ -71,29 +57,19 @@ _CHUNK = 1 << 26  # bytes that one read moves at a time
 _callbacks: list[Any] = []  # Dawn calls them even while a device is released
 
 
-class _News:
+class _News(Presence):
     """What Dawn tells of one device: why it was lost, and errors that nobody has raised yet."""
 
     def __init__(self, name: str) -> None:
-        self._name, self._pid = name, os.getpid()
-        self.lost: str | None = None
-        self.errors: list[str] = []
+        super().__init__(name, "Dawn")
+        self._errors: list[str] = []
 
     def check(self) -> None:
-        """Raises DeviceError for what went wrong since the last call, and in a forked child."""
-        if os.getpid() != self._pid:
-            raise DeviceError(
-                f"{self._name} was opened before this process was forked, and Dawn does not "
-                "survive that: open devices in the child, or start it with 'spawn'"
-            )
-        if self.lost is not None:
-            raise DeviceError(
-                f"{self._name}: the device was lost ({self.lost}); its tensors are gone, other "
-                "devices go on"
-            )
-        if self.errors:
-            told, self.errors = self.errors, []
-            raise DeviceError(f"{self._name}: {told[0]}")
+        """Raises DeviceError for what went wrong since the last call, too."""
+        super().check()
+        if self._errors:
+            told, self._errors = self._errors, []
+            raise DeviceError(f"{self.name}: {told[0]}")
 
     def callbacks(self) -> list[int | None]:
         """The addresses of two functions for Dawn, which are never freed."""
@@ -101,11 +77,11 @@ class _News:
         _callbacks.extend(made)
         return [ctypes.cast(function, ctypes.c_void_p).value for function in made]
 
-    def _on_lost(self, device: Any, reason: int, why: Any, *_: Any) -> None:
-        self.lost = why.text() or f"reason {reason}"
+    def _on_lost(self, device: Any, reason: int, why: Any, *_: object) -> None:
+        self.lose(why.text() or f"reason {reason}")
 
-    def _on_error(self, device: Any, kind: int, why: Any, *_: Any) -> None:
-        self.errors.append(why.text())
+    def _on_error(self, device: Any, kind: int, why: Any, *_: object) -> None:
+        self._errors.append(why.text())
 
 
 class _Library(NamedTuple):
@@ -135,15 +111,15 @@ class WebGPUDevice:
         self.dawn, adapter, self.facts = open_adapter()
         self.is_software = self.facts.is_software
         self.target = target_of(self.facts, arch)
-        self._news = _News(name)
+        self.presence = _News(name)
         self.handle = self._open(adapter)
         self.queue = self.dawn.make("Queue", "wgpuDeviceGetQueue", self.handle)
         self.allocator = WebGPUAllocator(
-            self.dawn, self.handle, self.facts.limits["buffer_bytes"], self.lock, self._news.check
+            self.presence, self.dawn, self.handle, self.facts.limits["buffer_bytes"], self.lock
         )
         self._staging: Handle | None = None
         self._staging_size = 0
-        _open_devices.add(self)
+        finish_first(self)
 
     def _open(self, adapter: Handle) -> Handle:
         api, keep = self.dawn.api, []
@@ -155,30 +131,18 @@ class WebGPUDevice:
             next=_exact_times(keep), feature_count=len(names),
             features=ctypes.addressof(features), limits=ctypes.addressof(limits),
         )  # fmt: skip
-        lost, errors = self._news.callbacks()
+        lost, errors = self.presence.callbacks()
         descriptor.lost = CallbackInfo(mode=_SPONTANEOUS, callback=lost)
         descriptor.errors.callback = errors
         return self.dawn.request(
             "Device", "wgpuAdapterRequestDevice*", adapter, ctypes.byref(descriptor)
         )
 
-    # -- what Dawn tells -------------------------------------------------------------------------
-
-    def check(self) -> None:
-        """Raises DeviceError for what went wrong since the last call, and in a forked child."""
-        self._news.check()
-
-    def destroy(self) -> None:
-        """Lose the device on purpose; every later call raises DeviceError."""
-        self.dawn.call("wgpuDeviceDestroy", self.handle)
-        self.dawn.call("wgpuInstanceProcessEvents", self.dawn.instance)
-        self._news.lost = self._news.lost or "it was destroyed"
-
     # -- code -----------------------------------------------------------------------------------
 
     def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
         """Pipelines for the entries of a WGSL module. Raises InternalError if Dawn rejects it."""
-        self.check()
+        self.presence.check()
         with self.lock:
             return self._load(code, entries)
 
@@ -250,7 +214,7 @@ class WebGPUDevice:
 
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> WebGPUCallList:
         """Launches with their bind groups made, which a replay encodes and submits."""
-        self.check()
+        self.presence.check()
         return WebGPUCallList(self, launches, keep)
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -269,16 +233,16 @@ class WebGPUDevice:
 
     def synchronize(self) -> None:
         """Returns when everything that was submitted has finished."""
-        self.check()
+        self.presence.check()
         with self.lock:
             self.dawn.finish(self.queue)
-        self.check()
+        self.presence.check()
 
     # -- memory ---------------------------------------------------------------------------------
 
     def write(self, buffer: WebGPUBuffer, data: memoryview) -> None:
         """Copies host bytes to the start of a buffer, after the work submitted before."""
-        self.check()
+        self.presence.check()
         whole = data.nbytes // 4 * 4
         if whole:
             self._write(buffer, 0, data.cast("B")[:whole])
@@ -301,12 +265,12 @@ class WebGPUDevice:
 
     def read(self, buffer: WebGPUBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, by way of a buffer that can be mapped."""
-        self.check()
+        self.presence.check()
         target = into.cast("B")
         for start in range(0, into.nbytes, _CHUNK):
             count = min(_CHUNK, into.nbytes - start)
             self._read(buffer, start, target[start : start + count])
-        self.check()
+        self.presence.check()
 
     def _read(self, buffer: WebGPUBuffer, offset: int, target: memoryview) -> None:
         padded = -(-target.nbytes // 4) * 4
@@ -319,11 +283,19 @@ class WebGPUDevice:
             )  # fmt: skip
             self.submit(encoder)
             try:
-                address = self.dawn.map(staging, padded)
+                address = self._mapped(staging, padded)
                 mapped = (ctypes.c_uint8 * target.nbytes).from_address(address)
                 target[:] = memoryview(mapped).cast("B")
             finally:
                 self.dawn.call("wgpuBufferUnmap", staging)
+
+    def _mapped(self, staging: Handle, nbytes: int) -> int:
+        """Where the host finds a buffer's bytes. Raises DeviceError, for a lost device as such."""
+        try:
+            return self.dawn.map(staging, nbytes)
+        except DeviceError:
+            self.presence.check()
+            raise
 
     def _staging_buffer(self, nbytes: int) -> Handle:
         """Memory that the host can read, kept for the next time."""

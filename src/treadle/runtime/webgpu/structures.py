@@ -7,6 +7,7 @@ adds the padding that C does.
 from __future__ import annotations
 
 import ctypes
+import functools
 from ctypes import CFUNCTYPE, POINTER, Structure, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
 from typing import Any
@@ -14,9 +15,9 @@ from typing import Any
 __all__ = [
     "FEATURES", "LIMITS", "Api", "BindGroupDescriptor", "BindGroupEntry",
     "BindGroupLayoutDescriptor", "BufferDescriptor", "CallbackInfo", "Chained",
-    "ComputePassDescriptor", "ComputePipelineDescriptor", "FutureWaitInfo",
+    "ComputePassDescriptor", "ComputePipelineDescriptor", "Ended", "FutureWaitInfo",
     "PipelineLayoutDescriptor", "QuerySetDescriptor", "ShaderModuleDescriptor", "ShaderSource",
-    "StringView", "Toggles", "api_of",
+    "StringView", "Toggles", "api_of", "function_of",
 ]  # fmt: skip
 
 _CHAIN = ("next", c_void_p)
@@ -270,10 +271,29 @@ def _limits(between: int, after: int) -> Any:
     return Limits
 
 
+class Ended(Structure):
+    """What a callback is told of something that has ended, its status first.
+
+    `function_of(Ended)(ended.__init__)` is such a callback, and fills this.
+    """
+
+    _fields_ = [
+        ("status", c_uint32), ("why", StringView), ("user1", c_void_p), ("user2", c_void_p),
+    ]  # fmt: skip
+
+
+class _OldEnded(Structure):
+    _fields_ = [("status", c_uint32), ("user1", c_void_p), ("user2", c_void_p)]
+
+
+@functools.cache
+def function_of(told: type[Structure]) -> Any:
+    """The type of a callback whose arguments are the fields of a structure."""
+    return CFUNCTYPE(None, *(field[1] for field in told._fields_))
+
+
 # Callbacks, all with two words of the user's at the end.
-_ENDED = (c_uint32, StringView, c_void_p, c_void_p)
 MADE = CFUNCTYPE(None, c_uint32, c_void_p, StringView, c_void_p, c_void_p)
-MAPPED = CFUNCTYPE(None, *_ENDED)
 SCOPE = CFUNCTYPE(None, c_uint32, c_uint32, StringView, c_void_p, c_void_p)
 TOLD = CFUNCTYPE(None, c_void_p, c_uint32, StringView, c_void_p, c_void_p)
 
@@ -285,7 +305,7 @@ class Api:
     """What differs between the generations.
 
     `suffix` ends the names of functions that take a CallbackInfo; `features` and `bindings` are
-    numbers of enumerations.
+    numbers of enumerations, `work_done` is what one is told once a queue has finished.
     """
 
     suffix: str
@@ -324,7 +344,7 @@ _OLD = Api(
     timestamps=_OldTimestamps,
     adapter_options=_OldAdapterOptions,
     limits=_limits(2, 4),
-    work_done=CFUNCTYPE(None, c_uint32, c_void_p, c_void_p),
+    work_done=_OldEnded,
     features={"timestamp-query": 3, "shader-f16": 8, "subgroups": 13},
     bindings={"uniform": 1, "write": 2, "read": 3},
 )
@@ -334,7 +354,7 @@ _CURRENT = Api(
     timestamps=_Timestamps,
     adapter_options=_AdapterOptions,
     limits=_limits(1, 1),
-    work_done=MAPPED,
+    work_done=Ended,
     features={"timestamp-query": 9, "shader-f16": 11, "subgroups": 18},
     bindings={"uniform": 2, "write": 3, "read": 4},
 )

@@ -1,0 +1,177 @@
+"""Moves of one reduction: cut into chunks, or shared by the work items of a workgroup.
+
+split_reduction(reduction((r3,)), r3, 64)     partial results of 64 chunks, then their sum
+share_reduction(reduction((r3,)), r3, 128)    each of 128 items takes every 128th step
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from ..dtype import dtypes
+from ..ir.args import ReduceArg, StageArg, VarArg
+from ..ir.loops import (
+    TRUE,
+    Split,
+    closed_ranges,
+    free_ranges,
+    identity,
+    loop_size,
+    number_of,
+    replace_ranges,
+)  # fmt: skip
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..ir.views import Reduce, Stage
+from .moves import Move, Moves
+from .records import Loop, Reduction
+
+__all__ = ["ShareReduction", "SplitReduction"]
+
+FEW_PARTS = 16  # every item combines so many parts of a shared reduction by itself
+
+
+@dataclass(frozen=True)
+class SplitReduction(Move):
+    """A reduction over `loop` becomes `chunks` partial results and their combination.
+
+    Partial results have an axis for each loop of the results, or for all loops of one of `axes`.
+    """
+
+    word = "split_reduction"
+
+    reduction: Reduction
+    loop: Loop
+    chunks: int
+    axes: tuple[tuple[Loop, ...], ...] = ()
+
+    def apply(self, moves: Moves) -> Node:
+        """Returns the loop of the combination."""
+        reduce, loop, chunks = (
+            moves.reduce_of(self.reduction),
+            moves.range_of(self.loop),
+            self.chunks,
+        )
+        axes = tuple(tuple(map(moves.range_of, axis)) for axis in self.axes)
+        if not axes:
+            order = [r for nest in moves.nests() for r in nest.loops]
+            axes = tuple((r,) for r in sorted(free_ranges(reduce)[reduce], key=order.index))
+        free = [r for axis in axes for r in axis]
+        per_chunk = -(-loop_size(loop) // chunks)
+        part, inner, total = moves.loop(chunks), moves.loop(per_chunk), moves.loop(chunks)
+        position = part * per_chunk + inner
+        guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
+        rest = tuple(r for r in closed_ranges(reduce) if r is not loop)
+        fresh_inner = moves.copies(rest)
+        partial = replace_ranges(
+            reduce,
+            {
+                loop: Split(position, (inner,), guard),
+                **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
+            },
+        )
+        # Statistics that it reads are combined anew there: loops belong to one nest.
+        own = Reduce.of(partial).value.toposort(lambda n: n.op is not Op.STAGE)
+        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
+        fresh = moves.copies((*free, *inside))
+        value = partial.substitute(fresh)
+        sizes = (chunks, *(loop_size(*axis) for axis in axes))
+        kept = [number_of(axis) for axis in axes]
+        stored = [place.substitute(fresh) for place in kept]
+        loops = (part, *(fresh[r] for r in free))
+        arg = StageArg("grid", sizes)
+        stage = Stage(value, TRUE, (part, *stored), (total, *kept), loops, arg, reduce.dtype)
+        combined = Reduce(stage.node(), (total,), ReduceArg(reduce.arg.op)).node()
+        moves.root = simplify(moves.root.substitute({reduce: combined}))
+        return total
+
+
+@dataclass(frozen=True)
+class ShareReduction(Move):
+    """A reduction over `loop` is shared among the work items of a workgroup.
+
+    Neighbouring items read neighbouring positions. They combine their parts in a tree of two
+    levels, or by `subgroup`, the least and the most items of one.
+    """
+
+    word = "share_reduction"
+
+    reduction: Reduction
+    loop: Loop
+    items: int
+    subgroup: tuple[int, int] | None = None
+
+    @property
+    def choices(self) -> tuple[str, ...]:
+        """Which of the two ways it is."""
+        return ("tree_reduction" if self.subgroup is None else "subgroup_reduction",)
+
+    def forms(self) -> tuple[ShareReduction, ...]:
+        """By a tree, where it is by subgroups."""
+        return () if self.subgroup is None else (replace(self, subgroup=None),)
+
+    def apply(self, moves: Moves) -> list[Node]:
+        """Returns the loops that combine the parts."""
+        reduce, loop = moves.reduce_of(self.reduction), moves.range_of(self.loop)
+        size = loop_size(loop)
+        item, turn = moves.loop(self.items, "local"), moves.loop(-(-size // self.items))
+        position = turn * self.items + item
+        guard = TRUE if size % self.items == 0 else position < size
+        rest = moves.copies(r for r in closed_ranges(reduce) if r is not loop)
+        splits = {r: Split(n, (n,)) for r, n in rest.items()}
+        splits[loop] = Split(position, (turn,), guard)
+        value = replace_ranges(reduce, splits)
+        if self.subgroup is None:
+            combined, combining = _by_tree(moves, value, item)
+        else:
+            combined, combining = _by_subgroup(moves, value, item, *self.subgroup)
+        moves.root = simplify(moves.root.substitute({reduce: combined}))
+        return combining
+
+
+def _by_tree(moves: Moves, value: Node, item: Node) -> tuple[Node, list[Node]]:
+    """The `value` of all work items of a workgroup, combined in memory, level by level."""
+    arg, parts, combining = value.arg, loop_size(item), []
+    while parts > FEW_PARTS:
+        kept = 1 << (parts.bit_length() // 2)
+        inner, following = moves.loop(parts // kept), moves.loop(kept, "local")
+        stage = _shared_line(value, item, inner * kept + following)
+        value = Reduce(stage, (inner,), arg).node()
+        combining.append(inner)
+        parts, item = kept, following
+    combining.append(moves.loop(parts))
+    stage = _shared_line(value, item, combining[-1])
+    return Reduce(stage, (combining[-1],), arg).node(), combining
+
+
+def _by_subgroup(
+    moves: Moves, value: Node, item: Node, least: int, most: int
+) -> tuple[Node, list[Node]]:
+    """The `value` of all work items of a workgroup, combined once by each of its subgroups.
+
+    Every item leaves its value in memory. Then each subgroup reads the values of all items,
+    neighbours side by side, and combines what its items have read without memory. So there is
+    one barrier, and the order is the same in every run. The usual way round (a value of each
+    subgroup through memory) reads as much, but has to know which items form a subgroup: that
+    languages leave open.
+
+    Where its size is open as well, a subgroup counts its items, so that nothing depends on
+    whether it is full. One of a fixed size that divides the group is full.
+    """
+    items = loop_size(item)
+    count = Node.index(most)
+    if least != most or items % most:
+        count = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("lanes", 1, most))
+    turns = simplify((count + (items - 1)) // count)
+    turn, lane = moves.loop(turns), moves.loop(count, "subgroup")
+    place = turn * count + lane
+    stage = _shared_line(value, item, simplify(place.minimum(Node.index(items - 1))))
+    mine = simplify(place < items).where(stage, identity(value.arg.op, value.dtype))
+    return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
+
+
+def _shared_line(value: Node, item: Node, place: Node) -> Node:
+    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
+    arg = StageArg("shared", (loop_size(item),))
+    return Stage(value, TRUE, (item,), (place,), (item,), arg, value.dtype).node()
