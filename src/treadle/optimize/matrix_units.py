@@ -31,48 +31,27 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import operand
 from ..target import Fragment, MatrixUnit, Target
-from .fragments import most_bytes, staged
+from .fragments import staged
 from .hoist_masks import masked
 from .k_tiling import TiledProduct, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .moves import Move, Moves
 from .nest import Nest
-from .records import Record
 from .unit_loops import UnitLoops, extents, order_items, unit_loops
+from .unit_tiles import GroupTile, choose_for_unit, tiles_near
 
 __all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
 
-FEW = 16  # rows, columns and steps below which most of a unit's work would be for nothing
-MOST = 4  # products along the rows, and along the columns, of one subgroup
-SUBGROUPS = (2, 4)  # along the rows, and the columns, of a group
-MOST_BUFFERS = 4
 BAND = 8  # tiles of rows
-GROUPS_AT_A_TIME = 2  # on one multiprocessor
-RESERVED = 1 << 10  # bytes of shared memory that each of them has besides
-
-
-@dataclass(frozen=True)
-class UnitTile(Record):
-    """Each subgroup computes `rows` x `columns` products of a unit, in slices of `depth`.
-
-    So many slices as `buffers` are in memory at a time, if there are as many.
-    """
-
-    word = "unit_tile"
-
-    rows: int
-    columns: int
-    depth: int
-    buffers: int
 
 
 def tile_for_matrix_units(moves: Moves, nest: Nest, problem: MatmulProblem, target: Target) -> bool:
     """Put the problem of a nest on matrix units if the target has them; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
-    sizes = [loop_size(*r) for r in (problem.rows, problem.columns, problem.steps)]
-    if unit is None or min(sizes) < FEW:
+    tile = unit and choose_for_unit(problem, unit, target)
+    if tile is None:
         return False
-    moves.make(TileForUnits(moves.number_of(nest), _choose(problem, unit, target)))
+    moves.make(TileForUnits(moves.number_of(nest), tile))
     return True
 
 
@@ -83,26 +62,23 @@ class TileForUnits(Move):
     word = "matrix_units"
 
     nest: int
-    tile: UnitTile
+    tile: GroupTile
 
     def forms(self) -> tuple[TileForUnits, ...]:
         """Tiles of half and of twice as many rows, or columns, or slices in memory."""
-        found = []
-        for name, most in (("rows", MOST), ("columns", MOST), ("buffers", MOST_BUFFERS)):
-            now = getattr(self.tile, name)
-            steps = (n for n in (now // 2, now * 2) if 1 <= n <= most)
-            found += [replace(self, tile=replace(self.tile, **{name: n})) for n in steps]
-        return tuple(found)
+        return tuple(replace(self, tile=tile) for tile in tiles_near(self.tile))
 
     def apply(self, moves: Moves) -> None:
         problem = recognise(moves.nest_of(self.nest))
         unit = problem and unit_for(problem, moves.target.matrix_units)
-        if problem is None or unit is None:
-            raise ValueError(f"{self}: the nest is no product that matrix units compute")
+        if problem is None or unit is None or not self.tile.is_for(unit):
+            raise ValueError(
+                f"{self}: the nest is no product that matrix units compute in such tiles"
+            )
         _apply(moves, problem, unit, self.tile)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: UnitTile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
     rows = loop_size(*problem.rows)
     _, _, out = unit.held
     row = moves.tiled(rows, *_of_rows(tile, out, rows), outer="grid")
@@ -143,53 +119,25 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> UnitTile:
-    """The largest tile of which the output has enough."""
-    assert target.workgroup is not None
-    high, wide = SUBGROUPS[0] * unit.rows, SUBGROUPS[1] * unit.columns
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    each_row = each_column = MOST
-
-    def groups() -> int:
-        tiles = -(-rows // (high * each_row)) * -(-columns // (wide * each_column))
-        return loop_size(*problem.batch) * tiles
-
-    while each_row > 1 and (high * each_row // 2 >= rows or groups() < target.workgroup.busy):
-        each_row //= 2
-    while each_column > 1 and (
-        wide * each_column // 2 >= columns or groups() < target.workgroup.busy
-    ):
-        each_column //= 2
-    depth = 2 * unit.steps if loop_size(*problem.steps) > unit.steps else unit.steps
-    lines = (high * each_row, wide * each_column)
-    slice_bytes = sum(most_bytes(n, depth, unit.dtype.itemsize) for n in lines)
-    room = target.workgroup.shared_bytes // GROUPS_AT_A_TIME - RESERVED
-    buffers = max(1, min(MOST_BUFFERS, room // slice_bytes))
-    return UnitTile(
-        each_row, each_column, depth, min(buffers, -(-loop_size(*problem.steps) // depth))
-    )
-
-
-def _of_rows(tile: UnitTile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
+def _of_rows(tile: GroupTile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
     """Tile of a band, subgroup, product, and the rows of it."""
-    inner = ((SUBGROUPS[0], "local"), (tile.rows, "unroll"), *extents(out, 0))
-    tiles = -(-rows // math.prod(extent for extent, _ in inner))
-    return (math.gcd(tiles, BAND), "grid"), *inner
+    inner = ((tile.workers[0], "local"), (tile.each[0], "unroll"), *extents(out, 0))
+    return (math.gcd(math.ceil(rows / tile.rows), BAND), "grid"), *inner
 
 
-def _of_columns(tile: UnitTile, out: Fragment) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: GroupTile, out: Fragment) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, and the columns of it."""
-    return (SUBGROUPS[1], "local"), (tile.columns, "unroll"), *extents(out, 1, "vector")
+    return (tile.workers[1], "local"), (tile.each[1], "unroll"), *extents(out, 1, "vector")
 
 
 def _product(
     moves: Moves, tiled: TiledProduct, row: Split, column: Split, loops: UnitLoops,
-    unit: MatrixUnit, tile: UnitTile,
+    unit: MatrixUnit, tile: GroupTile,
 ) -> Node:  # fmt: skip
     """One result of the item, of those that its products have."""
     of_x, of_y, out = unit.held
     step = moves.loop(tile.depth // unit.steps)
-    items = SUBGROUPS[0] * SUBGROUPS[1] * out.width
+    items = math.prod(tile.workers) * out.width
     x, y = (
         staged(
             moves, _narrow(factor, unit.dtype), line, tiled.inner, tile.depth, items, tile.buffers
@@ -200,7 +148,7 @@ def _product(
     read = x.words(of_x, loops.lane, number_of(loops.rows) * unit.rows, deep)
     words = [read(Node.index(number)) for number in range(of_x.count)]
     wide, *several = loops.columns
-    at = wide * tile.columns
+    at = wide * tile.each[1]
     if several:  # two neighbouring products have their words read at once
         at, first = at + several[0] // 2 * 2, several[0] % 2 * of_y.count
         of_y = of_y.beside(2)

@@ -44,7 +44,7 @@ Sums are 128 registers of each item, which is why a producer leaves it some of i
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
@@ -58,39 +58,15 @@ from .matrix_units import narrowed, unit_for
 from .moves import Move, Moves
 from .nest import Nest, stride
 from .packed_operands import packed
-from .records import Record
-from .shared_operands import ROW, SharedOperand, SourceTensor, bulk, stored, tensor_of
+from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
 from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
+from .unit_tiles import GroupTile, choose_for_unit
 
 __all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
 
 WARPS, ITEMS = 4, 128  # of a warpgroup
-BUFFERS = 4  # slices in memory at a time: one is multiplied, three are on their way
 BAND = 8  # tiles of rows
-LEAST = 64  # rows, columns and steps below which most of a unit's work would be for nothing
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
-# What tiles reach of the units' speed, estimated from what they read: (warpgroups, columns).
-TILES = {(2, 256): 1.0, (2, 128): 0.9, (2, 64): 0.6, (1, 128): 0.6, (1, 64): 0.4}
-
-
-@dataclass(frozen=True)
-class WarpgroupTile(Record):
-    """Each of `warpgroups` computes 64 x `columns` in slices of `depth`."""
-
-    word = "warpgroup_tile"
-
-    warpgroups: int
-    columns: int
-    depth: int
-    buffers: int = 1
-
-    @property
-    def rows(self) -> int:
-        return 64 * self.warpgroups
-
-    @property
-    def items(self) -> int:
-        return self.warpgroups * ITEMS
 
 
 def tile_for_warpgroup_units(
@@ -100,12 +76,11 @@ def tile_for_warpgroup_units(
     unit = unit_for(problem, target.warpgroup_units)
     if unit is None:
         return False
-    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
-    if min(rows, columns, steps) < LEAST:
-        return False
     is_swapped = _is_better_swapped(problem, unit)
     problem = problem.swapped() if is_swapped else problem
-    tile = _choose(problem, unit, target)
+    tile = choose_for_unit(problem, unit, target)
+    if tile is None:
+        return False
     moves.make(TileForWarpgroups(moves.number_of(nest), tile, is_swapped))
     return True
 
@@ -117,7 +92,7 @@ class TileForWarpgroups(Move):
     word = "warpgroup_units"
 
     nest: int
-    tile: WarpgroupTile
+    tile: GroupTile
     is_swapped: bool = False
 
     @property
@@ -127,12 +102,14 @@ class TileForWarpgroups(Move):
     def apply(self, moves: Moves) -> None:
         problem = recognise(moves.nest_of(self.nest))
         unit = problem and unit_for(problem, moves.target.warpgroup_units)
-        if problem is None or unit is None:
-            raise ValueError(f"{self}: the nest is no product that units of warpgroups compute")
+        if problem is None or unit is None or not self.tile.is_for(unit):
+            raise ValueError(
+                f"{self}: the nest is no product that warpgroups compute in such tiles"
+            )
         _apply(moves, problem.swapped() if self.is_swapped else problem, unit, self.tile)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: WarpgroupTile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     tensors = _tensors_if_enough(problem, unit)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
@@ -194,24 +171,7 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _choose(problem: MatmulProblem, unit: MatrixUnit, target: Target) -> WarpgroupTile:
-    """The tile with which the output should take the least time."""
-    assert target.workgroup is not None
-    busy, depth = target.workgroup.busy, ROW // unit.dtype.itemsize
-    rows, columns, batch = (loop_size(*r) for r in (problem.rows, problem.columns, problem.batch))
-
-    def cost(tile: WarpgroupTile) -> float:
-        groups = batch * math.ceil(rows / tile.rows) * math.ceil(columns / tile.columns)
-        speed = TILES[tile.warpgroups, tile.columns]
-        return math.ceil(groups / busy) * tile.rows * tile.columns / speed
-
-    tile = min((WarpgroupTile(*key, depth) for key in TILES), key=cost)
-    slice_bytes = (tile.rows + tile.columns) * ROW
-    buffers = min(BUFFERS, (target.workgroup.shared_bytes - ROW) // slice_bytes)
-    return replace(tile, buffers=buffers)
-
-
-def _results(tile: WarpgroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
+def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
     """Which row and column of the tile each sum of each item is.
 
     Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
@@ -220,12 +180,12 @@ def _results(tile: WarpgroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
     further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
     """
     assert unit.out is not None
-    out = unit.out.with_columns(tile.columns).over_lanes(tile.warpgroups)
+    out = unit.out.with_columns(tile.columns).over_lanes(tile.workers[0])
     if not is_held:
         return out
     (column, *_), (which, _, *eight) = out.lanes, out.elements
     low, far, near, odd = (Digit(0, 2, step) for step in (2, 16, 4, 8))
-    pair = Digit(0, 2 * tile.warpgroups, 32)
+    pair = Digit(0, 2 * tile.workers[0], 32)
     return Fragment((column, low, far, near, odd, pair), (which, Digit(0, 2), *eight))
 
 
@@ -235,15 +195,16 @@ def _operands(
     lines: tuple[Split, Split],
     tensors: Tensors | None,
     unit: MatrixUnit,
-    tile: WarpgroupTile,
+    tile: GroupTile,
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
+    items = tile.workers[0] * ITEMS
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
-        x = x if x.fits else packed(moves, x, tile.items)
-        y = y if _is_taken(y) else packed(moves, y, tile.items)
+        x = x if x.fits else packed(moves, x, items)
+        y = y if _is_taken(y) else packed(moves, y, items)
         take("bulk_copies")
         return (
             bulk(moves, x, row, tiled, tile.depth, buffers),
@@ -253,8 +214,8 @@ def _operands(
     assert taken[0] is not None
     assert taken[1] is not None  # masks do not change that
     return (
-        stored(moves, taken[0], row, tiled.inner, tile.depth, tile.items, buffers),
-        stored(moves, taken[1], column, tiled.inner, tile.depth, tile.items, buffers),
+        stored(moves, taken[0], row, tiled.inner, tile.depth, items, buffers),
+        stored(moves, taken[1], column, tiled.inner, tile.depth, items, buffers),
     )
 
 
