@@ -121,3 +121,26 @@ def test_a_maximum_has_a_gradient_whatever_was_computed_before(values_first: boo
         Tensor.realize(*results)
     [slope] = results[1].sum().gradient(tensors[0])
     assert (slope.numpy()[1] != 0).sum() == 1
+
+
+SUMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    **{name: INEXACT[name] for name in ("a product that is added", "half types")},
+    "a statistic": lambda a, b: (a - (a * b).mean(-1, keepdim=True)) * b + a,
+    "a product of matrices": lambda a, b: (a @ b.transpose() + a[:, : a.shape[0]]).relu(),
+}
+
+
+@pytest.mark.parametrize("name", SUMS)
+@pytest.mark.parametrize("size", [(30, 2000), (300, 517)])
+def test_each_row_of_a_large_matrix_has_the_gradient_of_its_extreme(
+    name: str, size: tuple[int, int]
+) -> None:
+    """Whatever was computed before, and beside what: all of it goes to the largest elements."""
+    x = SUMS[name](memory(*size).requires_grad_(), memory(*size))
+    results = (x.max(-1), x.min(-1), x.cummax(-1)[0], x.mean(-1), x.argmax(-1))
+    Tensor.realize(*results[:2], *results[3:])
+    for result in results[:3]:
+        [slope] = result.sum().gradient(x)
+        per_row = slope.cast(dtypes.float32).sum(-1).numpy()
+        np.testing.assert_allclose(per_row, result.numel() / size[0], rtol=1e-2)
+    assert ((x == x.max(-1, keepdim=True)).sum(-1).numpy() >= 1).all()

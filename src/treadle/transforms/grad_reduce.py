@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ..dtype import sum_acc_dtype
 from ..ir.args import ScatterArg
 from ..ir.node import Node
 from ..ir.op import Op
@@ -114,7 +115,10 @@ def permute_in(x: Node, axis: int, lead: tuple[object, ...], wide: tuple[object,
 
 
 def _running_extreme(node: Node, g: Node) -> Node:
-    """Each gradient goes to the latest element that equals the running extreme."""
+    """Each gradient goes to the latest element that equals the running extreme.
+
+    Those of half types add up in float32.
+    """
     x, axis = operand(node), node.arg.axis
     places = x.eq(computed_anew(node)).where(iota_along(x.shape, axis), 0)
     source = scan(places, Op.MAX, axis)
@@ -124,9 +128,10 @@ def _running_extreme(node: Node, g: Node) -> Node:
     moved = reshape(permute(source, order), (rows, size))
     start = iota_along((rows, size), 0) * size
     flat = reshape(moved + start, (rows * size,))
-    values = reshape(permute(g, order), (rows * size,))
-    zeros = constant(g.dtype, 0, (rows * size,))
-    total = Node(Op.SCATTER, g.dtype, (zeros, flat, values), ScatterArg(0, Op.ADD))
+    wide = sum_acc_dtype(g.dtype)
+    values = reshape(permute(g, order), (rows * size,)).cast(wide)
+    zeros = constant(wide, 0, (rows * size,))
+    total = Node(Op.SCATTER, wide, (zeros, flat, values), ScatterArg(0, Op.ADD)).cast(g.dtype)
     shape = tuple(x.shape[i] for i in order)
     inverse = tuple(order.index(i) for i in range(len(order)))
     return permute(reshape(total, shape), inverse)
