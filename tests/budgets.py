@@ -17,7 +17,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from .records import Record, read_records
-from .thinning import SHARES, shares_for
+from .thinning import SHARES, shares, shares_for
 
 TABLE = Path(__file__).with_name("budgets.toml")
 
@@ -66,11 +66,11 @@ def _counts(records: list[Record]) -> list[str]:
 
 
 def write_shares(records: list[Record]) -> None:
-    """Writes what share of each test's cases runs: see thinning.py."""
+    """Writes what share of each test's cases runs, by a run with the shares that are there now."""
     spent: dict[str, list[float]] = defaultdict(list)
-    for test, cpu in {r.test: r.cpu for r in records if r.outcome == "passed"}.items():
-        spent[test.partition("[")[0]].append(cpu)
-    SHARES.write_text(shares_for(spent), encoding="utf-8")
+    for record in {r.test: r for r in records if r.outcome == "passed"}.values():
+        spent[record.test.partition("[")[0]].append(record.cpu * record.stands_for)
+    SHARES.write_text(shares_for(spent, shares()), encoding="utf-8")
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -13,7 +13,7 @@ import pytest
 from treadle.backends import BACKENDS
 
 from .records import Records, add_options
-from .thinning import thinned
+from .thinning import thinned, turn_of_commit
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -22,6 +22,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="record the golden texts anew")
     parser.addoption("--full", action="store_true", help="run everything, which takes hours")
     parser.addoption("--all-cases", action="store_true", help="of long tests, too")
+    parser.addoption("--turn", type=int, help="which long tests run; by default the commit decides")
     add_options(parser)
 
 
@@ -32,7 +33,13 @@ def pytest_configure(config: pytest.Config) -> None:
         os.environ.setdefault("EMULATE", "2")
     if config.getoption("--full"):
         os.environ["FULL_TESTS"] = "1"
+    if config.option.turn is None:  # the processes of pytest-xdist are told
+        config.option.turn = turn_of_commit()
     config.pluginmanager.register(Records(config), "records")
+
+
+def pytest_report_header(config: pytest.Config) -> str:
+    return f"long tests: --turn {config.option.turn}"
 
 
 def _may_emulate() -> bool:
@@ -51,7 +58,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = any("::" in name for name in config.args)
     if named or "FULL_TESTS" in os.environ or "TEST_DEVICES" in os.environ:
         return
-    chosen = thinned(items, config.getoption("--all-cases"))
+    chosen = thinned(items, config.option.turn, config.getoption("--all-cases"))
     if len(chosen) < len(items):
         kept = {*chosen}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

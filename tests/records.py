@@ -32,7 +32,9 @@ RESULTS = "tests/results"  # results that were recorded are no change of what is
 
 @dataclass(frozen=True)
 class Record:
-    """One run of a test: its seconds by the clock, and those that processors spent on it."""
+    """One run of a test: its seconds by the clock, those that processors spent on it, and how many
+    cases it stands for, itself and those that were left out (see thinning.py).
+    """
 
     test: str
     outcome: str
@@ -40,6 +42,7 @@ class Record:
     cpu: float
     environment: str
     sources: str
+    stands_for: float = 1.0
 
     @property
     def suite(self) -> str:
@@ -158,8 +161,9 @@ class Records:
         self._spent = cpu_seconds()
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self) -> Iterator[None]:
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Iterator[None]:
         report = yield
+        report.stands_for = getattr(item, "stands_for", 1.0)
         before, self._spent = self._spent, cpu_seconds()
         report.cpu = self._spent - before
         return report
@@ -187,6 +191,7 @@ class Records:
             round(sum(report.cpu for report in reports), 3),
             Path(sys.prefix).name,
             self._sources,
+            round(reports[0].stands_for, 3),
         )
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a", encoding="utf-8") as file:

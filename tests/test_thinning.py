@@ -8,7 +8,16 @@ import numpy as np
 import pytest
 
 from . import thinning
-from .thinning import LONGEST, chosen, processor_and_one_other, shares, shares_for, thinned
+from .thinning import (
+    ALL_TURNS,
+    LONGEST,
+    chosen,
+    processor_and_one_other,
+    shares,
+    shares_for,
+    thinned,
+    turn_of_commit,
+)
 
 ROOT = Path(__file__).parents[1]
 
@@ -59,9 +68,22 @@ def test_of_many_cases_a_share_runs_and_never_none(monkeypatch):
     of = {"tests/nn/test_a.py::test_0": 7, "tests/nn/test_a.py::test_1": 100}
     monkeypatch.setattr(thinning, "shares", lambda: of)
     given = items("tests/nn", [f"case {i}" for i in range(30)], 3)
-    left = [item.nodeid for item in thinned(given)]
-    assert [sum(f"test_{i}[" in name for name in left) for i in range(3)] == [5, 1, 30]
-    assert [item.nodeid for item in thinned(given[::-1])] == left[::-1]
+    left = [item.nodeid for item in thinned(given, 3)]
+    assert {item.stands_for for item in thinned(given, 3) if "test_0[" in item.nodeid} == {30 / 5}
+    assert [sum(f"test_{i}[" in name for name in left) for i in (0, 2)] == [5, 30]
+    assert [item.nodeid for item in thinned(given[::-1], 3)] == left[::-1]
+
+
+@pytest.mark.parametrize(("of", "turns"), [(30, 1), (31, 2), (75, 3), (5000, 4)])
+def test_one_case_of_what_takes_long_even_so_runs_in_turn(monkeypatch, of, turns):
+    monkeypatch.setattr(thinning, "shares", lambda: {"tests/nn/test_a.py::test_0": of})
+    given = items("tests/nn", [f"case {i}" for i in range(30)], 1)
+    counts = [len(thinned(given, turn)) for turn in range(ALL_TURNS)]
+    assert sorted(counts) == [0] * (ALL_TURNS - ALL_TURNS // turns) + [1] * (ALL_TURNS // turns)
+
+
+def test_the_turn_is_the_commits():
+    assert turn_of_commit() == turn_of_commit() in range(ALL_TURNS)
 
 
 def test_shares_leave_what_is_quick_as_it_is_and_bound_the_rest():
@@ -69,9 +91,17 @@ def test_shares_leave_what_is_quick_as_it_is_and_bound_the_rest():
         "tests/a.py::test_quick": [0.01] * 20, "tests/a.py::test_slow": [0.5] * 60,
         "tests/b.py::test_of_one_case": [50.0], "tests/b.py::test_two": [9.0, 9.0],
     }  # fmt: skip
-    assert tomllib.loads(shares_for(spent)) == {
-        "tests/a.py": {"test_slow": 30 // LONGEST}, "tests/b.py": {"test_two": 2},
+    assert tomllib.loads(shares_for(spent, {})) == {
+        "tests/a.py": {"test_slow": 30 / LONGEST},
+        "tests/b.py": {"test_of_one_case": 50 / LONGEST, "test_two": 18 / LONGEST},
     }  # fmt: skip
+
+
+def test_what_waits_for_its_turn_keeps_its_share():
+    now = {"tests/a.py::test_was_slow": 2, "tests/b.py::test_away": 3}
+    assert tomllib.loads(shares_for({"tests/a.py::test_was_slow": [0.1]}, now)) == {
+        "tests/b.py": {"test_away": 3}
+    }
 
 
 def test_every_share_is_of_a_test_that_is_there():

@@ -1,18 +1,21 @@
-"""What a run without `--full` leaves out of tests that are alike: the same of them every time.
+"""What a run without `--full` leaves out of tests that are alike or take long.
 
     chosen("Tensor.sum axis 'a'", 2)   ->  True for about half of all names, of which each stays so
 
 A test that takes several devices runs on the processor (CPU and REF) and on one of the others,
 which one its name decides: each device runs a share of all tests. Where devices themselves are what
-is tested (`ALL`), all run. A test whose cases take long together runs a share of them, which
-shares.toml says, but with `--all-cases`. Nothing is left out with `--full`, with TEST_DEVICES, and
-where tests are named one by one.
+is tested (`ALL`), all run. A test that takes long runs a share of its cases, which shares.toml
+says. One that takes long even so comes in turn: at every second, third or fourth commit, which the
+commit decides, or `--turn`. All cases run with `--all-cases`. Nothing is left out with `--full`,
+with TEST_DEVICES, and where tests are named one by one.
 """
 
 from __future__ import annotations
 
 import functools
+import math
 import os
+import subprocess
 import tomllib
 import zlib
 from collections import defaultdict
@@ -21,13 +24,16 @@ from typing import Any
 
 from treadle.backends import BACKENDS
 
+ROOT = Path(__file__).parent.parent
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
 OTHERS = [backend.name for backend in BACKENDS if backend.is_chosen_unasked]
 SHARES = Path(__file__).with_name("shares.toml")
-LONGEST = 1  # seconds of one core for all cases of a test that run
+LONGEST = 0.5  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
-    "tests/oracle/": 150, "tests/models/": 120, "tests/memory/": 20, "tests/test_docs.py": 60,
+    "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/test_docs.py": 30,
 }  # fmt: skip
+MOST_TURNS = 4  # each test runs at one of so many commits, or more often
+ALL_TURNS = math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew
 
 
 def chosen(name: str, of: int) -> bool:
@@ -42,12 +48,12 @@ def processor_and_one_other(devices: list[str], number: int) -> list[str]:
     return [devices[0], devices[1 + number % (len(devices) - 1)]]
 
 
-def thinned(items: list[Any], all_cases: bool = False) -> list[Any]:
-    """The tests without most of those that are like another one, or, with `all_cases`, without
-    those on other devices alone.
+def thinned(items: list[Any], turn: int = 0, all_cases: bool = False) -> list[Any]:
+    """The tests without most of those that are like another one or wait for their turn, or, with
+    `all_cases`, without those on other devices alone.
     """
     items = _one_other_device_each(items)
-    return items if all_cases else _shares_of_cases(items, shares())
+    return items if all_cases else _shares_of_cases(items, shares(), turn)
 
 
 def _one_other_device_each(items: list[Any]) -> list[Any]:
@@ -76,36 +82,57 @@ def _name_on_any_device(item: Any) -> str:
 
 @functools.cache
 def shares() -> dict[str, int]:
-    """By test: of so many of its cases one runs."""
+    """By test: of so many of its cases one runs; where it has fewer, one does in turn."""
     files = tomllib.loads(SHARES.read_text(encoding="utf-8"))
     return {f"{file}::{name}": of for file, tests in files.items() for name, of in tests.items()}
 
 
-def _shares_of_cases(items: list[Any], of: dict[str, int]) -> list[Any]:
-    """The tests without most cases of those that `of` names; one of each stays in any case."""
+def _shares_of_cases(items: list[Any], of: dict[str, int], turn: int) -> list[Any]:
+    """The tests without most cases of those that `of` names: one of each stays where it is its
+    turn.
+    """
     cases = defaultdict(list)
     for item in items:
         if (test := item.nodeid.partition("[")[0]) in of:
-            cases[test].append(item.nodeid)
+            cases[test].append(item)
     dropped = set()
     for test, found in cases.items():
-        found.sort(key=lambda name: (zlib.crc32(name.encode()), name))
-        dropped.update(found[-(-len(found) // of[test]) :])
+        found.sort(key=lambda item: (zlib.crc32(item.nodeid.encode()), item.nodeid))
+        turns = min(MOST_TURNS, math.ceil(of[test] / len(found)))
+        stay = math.ceil(len(found) / of[test]) if _has_turn(test, turn, turns) else 0
+        dropped.update(item.nodeid for item in found[stay:])
+        for item in found[:stay]:
+            item.stands_for = len(found) / stay
     return [item for item in items if item.nodeid not in dropped]
 
 
-def shares_for(seconds: dict[str, list[float]]) -> str:
-    """The text of shares.toml, by what each case of each test took, in seconds of one core."""
+def turn_of_commit() -> int:
+    """The number that the commit of this checkout has; 0 where there is no git."""
+    done = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, check=False)
+    return int(done.stdout[:8] or b"0", 16) % ALL_TURNS
+
+
+def _has_turn(test: str, turn: int, of: int) -> bool:
+    return (zlib.crc32(test.encode()) + turn) % of == 0
+
+
+def shares_for(seconds: dict[str, list[float]], now: dict[str, int]) -> str:
+    """The text of shares.toml, by what each test took in seconds of one core: each case that ran,
+    times the cases that it stands for. What did not run keeps its share of `now`.
+    """
     files = defaultdict(list)
-    for test, spent in sorted(seconds.items()):
-        longest = next((most for folder, most in LONGER.items() if folder in test), LONGEST)
-        of = min(len(spent), -(-int(sum(spent)) // longest))
+    for test in sorted({*seconds, *now}):
+        of = now.get(test, 1)
+        if test in seconds:
+            longest = next((most for folder, most in LONGER.items() if folder in test), LONGEST)
+            of = math.ceil(sum(seconds[test]) / longest)
         if of > 1:
             file, _, name = test.partition("::")
             files[file].append(f'"{name}" = {of}' if "::" in name else f"{name} = {of}")
     lines = [
-        "# One case in so many runs of these tests, all of which take long: see thinning.py.",
-        "# Written by `python -m tests.budgets FILE --shares`; FILE is of `pytest --all-cases`.",
+        "# One case in so many runs of these tests, all of which take long; where there are fewer",
+        "# cases, one at so many commits: see thinning.py.",
+        "# Written by `python -m tests.budgets FILE --shares`; FILE is of `pytest --resume FILE`.",
     ]
     for file, tests in files.items():
         lines += ["", f'["{file}"]', *tests]

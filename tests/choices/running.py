@@ -24,12 +24,13 @@ from .every_two import every_two
 from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor
 from .recipes import RECIPES, Recipe
+from .report import kind_of
 from .scenarios import SCENARIOS
 
 __all__ = [
     "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_meetings", "run_program",
     "run_recipe",
-    "run_scenario", "small_caches",
+    "run_scenario", "small_caches", "usual_caches",
 ]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -46,6 +47,16 @@ def small_caches(device: str) -> Iterator[None]:
     What they do for memory that no cache holds, they do for small matrices then.
     """
     with caches_of(device, l1=8 << 10, l2=64 << 10, l3=256 << 10):
+        yield
+
+
+@contextlib.contextmanager
+def usual_caches(device: str) -> Iterator[None]:
+    """A block in which kernels of a processor are made for caches that many processors have.
+
+    Those of a large server hold matrices for which other kernels are made elsewhere.
+    """
+    with caches_of(device, l1=32 << 10, l2=512 << 10, l3=16 << 20):
         yield
 
 
@@ -130,7 +141,7 @@ def run_all(
 ) -> tuple[Observed, list[str]]:
     """All scenarios, and all recipes with each of `seeds`: what was seen, and what was wrong.
 
-    With caches of a few KiB, if they are to be `small`.
+    A processor has its usual caches, or some of a few KiB, if they are to be `small`.
     """
     chosen = lambda table: [name for name in table if not only or name in only]
     jobs = [(name, functools.partial(run_scenario, name, device)) for name in chosen(SCENARIOS)]
@@ -139,7 +150,8 @@ def run_all(
         for seed in seeds
         for name in chosen(RECIPES)
     ]
-    with small_caches(device) if small else contextlib.nullcontext():
+    caches = small_caches if small else usual_caches
+    with caches(device) if kind_of(device) == "processors" else contextlib.nullcontext():
         return _run(jobs)
 
 

@@ -26,6 +26,8 @@ from treadle.optimize.parameters import Parameters, neighbours
 from treadle.optimize.sample import sampled
 from treadle.target import nvidia_target, parse_target
 
+from ..choices.running import usual_caches
+
 OWN = Parameters()
 RANDOM = np.random.default_rng(4)
 
@@ -349,7 +351,7 @@ def test_a_schedule_of_much_scratch_memory_is_not_tried(monkeypatch):
     kernel = kernel_of(x @ x)
     tried = trial_of(kernel)
     monkeypatch.setattr(trial, "MAX_BYTES", 1)
-    with pytest.raises(OutOfMemory, match="scratch"):
+    with usual_caches("CPU"), pytest.raises(OutOfMemory, match="scratch"):
         tried.candidate(*heuristic.optimize(kernel.ast, Device["CPU"].target))
 
 

@@ -1,8 +1,9 @@
-"""PoCL is told the name of a processor that it is too old to know."""
+"""PoCL is told how to make workgroups, and the name of a processor that it is too old to know."""
 
 from __future__ import annotations
 
 import ctypes
+import os
 import struct
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,7 +12,7 @@ import pytest
 
 from treadle.errors import DeviceError
 from treadle.runtime.cl import find_devices, platforms
-from treadle.runtime.cl.pocl import KNOWN, name_processor
+from treadle.runtime.cl.pocl import KNOWN, METHOD, choose_method, name_processor
 
 UNKNOWN = "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-generic"
 
@@ -53,3 +54,12 @@ def test_a_processor_that_stays_unknown_is_not_offered(monkeypatch):
     monkeypatch.setattr(platforms, "_facts", lambda *_: unknown)
     with pytest.raises(DeviceError, match="is too old to know this processor"):
         platforms.find_devices.__wrapped__()
+
+
+def test_work_items_are_a_plain_loop_but_for_a_user_who_chose_otherwise(monkeypatch):
+    monkeypatch.delenv(METHOD, raising=False)
+    choose_method()
+    assert os.environ[METHOD] == "loops"
+    monkeypatch.setenv(METHOD, "repl")
+    choose_method()
+    assert os.environ[METHOD] == "repl"

@@ -6,7 +6,16 @@ import pytest
 from treadle import Context, Tensor
 from treadle.ir.op import Op
 
+from ..choices.running import usual_caches
+
 ROWS, COLUMNS = 1100, 1024
+
+
+@pytest.fixture(autouse=True)
+def caches():
+    """Memory larger than the caches is what this is about; those of large servers hold all."""
+    with usual_caches("CPU"):
+        yield
 
 
 def filled(*shape, seed=0):

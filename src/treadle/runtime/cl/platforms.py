@@ -18,7 +18,7 @@ from treadle.config import settings
 from treadle.dtype import DType, dtypes
 from treadle.errors import DeviceError, SettingError
 from treadle.runtime.cl.driver_cache import take_folder
-from treadle.runtime.cl.pocl import UNKNOWN, name_processor
+from treadle.runtime.cl.pocl import UNKNOWN, choose_method, name_processor
 from treadle.target import Target, Workgroup, host_target, parse_target
 
 __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
@@ -65,6 +65,7 @@ def binding() -> Any:
     except ImportError as error:
         raise DeviceError(f"CL needs pyopencl, which is missing ({error}); {MEND}") from error
     take_folder(settings.CACHE_DIR if settings.CACHE else "")  # before a driver looks for it
+    choose_method()
     return pyopencl
 
 

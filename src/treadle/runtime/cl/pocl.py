@@ -1,6 +1,12 @@
-"""PoCL on processors that its compiler is too old to know.
+"""What PoCL needs of us to be right: how it makes workgroups, and a name for its processor.
 
+    choose_method()          ->  POCL_WORK_GROUP_METHOD=loops
     name_processor(handle)   ->  "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-haswell"
+
+The work items of a workgroup become a loop around the kernel between two barriers. By default PoCL
+has LLVM turn several of its turns into vectors, and PoCL 3.0 (LLVM 14) gets that wrong with AVX-512:
+a matmul whose items share tiles in local memory leaves wrong sums. Without vectors it is right.
+treadle's kernels for processors have no such loop: one item, and vectors of their own.
 
 The LLVM inside of PoCL asks the processor for its name and gets "generic" where that is newer than
 itself (LLVM 14 of PoCL 3.0: a Zen 5). PoCL hands this on to its own clang, which knows no such
@@ -21,13 +27,20 @@ from treadle.target import host_target
 if TYPE_CHECKING:
     import pyopencl as cl
 
-__all__ = ["UNKNOWN", "name_processor"]
+__all__ = ["UNKNOWN", "choose_method", "name_processor"]
+
+METHOD = "POCL_WORK_GROUP_METHOD"
 
 UNKNOWN = "generic"
 # What every compiler knows, for processors with AVX2 and without; no longer than UNKNOWN.
 KNOWN = {True: "haswell", False: "x86-64"}
 STRUCTURE = 4096  # bytes from the start of PoCL's structure that are looked through
 ADDRESSES = range(1 << 16, 1 << 47)
+
+
+def choose_method() -> None:
+    """Have PoCL make workgroups without vectors of items, but for a user who chose otherwise."""
+    os.environ.setdefault(METHOD, "loops")
 
 
 def name_processor(handle: cl.Device) -> str:
