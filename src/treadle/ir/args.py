@@ -10,6 +10,7 @@ from .op import Op
 
 if TYPE_CHECKING:
     from ..dtype import ImageDType
+    from .graph import AnyNode
 
 __all__ = [
     "BoundsArg", "BufferRef", "ConstantName", "GatherArg", "HostArg", "LocalRef", "MatrixLayout",
@@ -30,7 +31,7 @@ class Token:
 
     __slots__ = ("__weakref__", "memory", "number")
 
-    memory: Any
+    memory: object
     number: int
 
     def __init__(self) -> None:
@@ -170,7 +171,7 @@ class HostArg:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     number: int = 0
-    options: tuple[Any, ...] = ()
+    options: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -181,7 +182,7 @@ class RecurArg:
     comes first. Nodes that differ in `number` and their own type alone are states of one loop.
     """
 
-    body: tuple[Any, ...]
+    body: tuple[AnyNode, ...]
     steps: int
     sequences: int
     backward: bool = False
