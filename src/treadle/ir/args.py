@@ -10,7 +10,6 @@ from .op import Op
 
 if TYPE_CHECKING:
     from ..dtype import ImageDType
-    from .graph import AnyNode
 
 __all__ = [
     "BoundsArg", "BufferRef", "ConstantName", "GatherArg", "HostArg", "LocalRef", "MatrixLayout",
@@ -31,7 +30,7 @@ class Token:
 
     __slots__ = ("__weakref__", "memory", "number")
 
-    memory: object
+    memory: Any
     number: int
 
     def __init__(self) -> None:
@@ -182,7 +181,7 @@ class RecurArg:
     comes first. Nodes that differ in `number` and their own type alone are states of one loop.
     """
 
-    body: tuple[AnyNode, ...]
+    body: tuple[Any, ...]
     steps: int
     sequences: int
     backward: bool = False

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 __all__ = ["Reference", "inside"]
 
@@ -25,8 +25,8 @@ class Reference(weakref.ref[T]):
     """What `weakref.KeyedRef` is, made without a call of Python's."""
 
     __slots__ = ("born", "key")  # `born`: the first key of several
-    born: object
-    key: object
+    born: int
+    key: Any
 
 
 def inside(
