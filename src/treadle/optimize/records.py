@@ -94,7 +94,7 @@ def read(text: str) -> list[Record]:
     return records
 
 
-def _renamed(value: Any, rename: Callable[[Loop], Loop]) -> Any:
+def _renamed(value: object, rename: Callable[[Loop], Loop]) -> Any:
     if isinstance(value, tuple):
         return tuple(_renamed(one, rename) for one in value)
     if isinstance(value, Record):
