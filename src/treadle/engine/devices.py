@@ -36,7 +36,11 @@ Placement: TypeAlias = str | tuple[str, ...]  # one device, or several
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A device in use. `compiler` and `renderers` are None for REF, which interprets."""
+    """A device in use. `compiler` and `renderers` are None for REF, which interprets.
+
+    `runtime` is what `runtime.base.Device` says, REF's a MemoryDevice; those who know which one it
+    is use what else it offers.
+    """
 
     name: str
     target: Target

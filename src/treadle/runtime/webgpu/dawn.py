@@ -183,12 +183,12 @@ class Dawn:
 
     def request(self, kind: str, start: str, *arguments: object) -> Handle:
         """An adapter or a device. Raises DeviceError with Dawn's reason."""
-        found: list[Any] = []
+        found: list[tuple[int, int | None, str]] = []
         self.wait(
-            start, MADE, lambda status, made, why, *_: found.extend((status, made, why.text())),
+            start, MADE, lambda status, made, why, *_: found.append((status, made, why.text())),
             *arguments,
         )  # fmt: skip
-        status, pointer, why = found
+        [(status, pointer, why)] = found
         if status != _SUCCESS or not pointer:
             raise DeviceError(f"WEBGPU: no {kind.lower()}: {why or 'Dawn gives no reason'}")
         return Handle(pointer, self._bind(f"wgpu{kind}Release"))
