@@ -134,9 +134,8 @@ class Capture:
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
     sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
-    replay: list[CallList | Transfer | HostCall] = field(
-        default_factory=list
-    )  # call lists, and other steps between them
+    # call lists, and other steps between them
+    replay: list[CallList | Transfer | HostCall] = field(default_factory=list)
     patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
     variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights

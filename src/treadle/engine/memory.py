@@ -76,9 +76,8 @@ class Memory:
     is_given: bool = False
     changed: int = 0
     made: int = field(default_factory=_moments.__next__)
-    _elements: np.ndarray | None = field(
-        default=None, init=False, repr=False
-    )  # as the host sees them in place
+    # as the host sees them in place
+    _elements: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def written(self) -> None:
         """Told before all elements, or some, are assigned to."""

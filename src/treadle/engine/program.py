@@ -25,16 +25,9 @@ if TYPE_CHECKING:
     from ..schedule.kernel import Kernel
 
 __all__ = [
-    "BoxesFields",
-    "CompiledKernel",
-    "Description",
-    "EntryFields",
-    "Place",
-    "Program",
-    "loaded",
-    "packed",
-    "saved",
-]
+    "BoxesFields", "CompiledKernel", "Description", "EntryFields", "Place", "Program", "loaded",
+    "packed", "saved",
+]  # fmt: skip
 
 
 # The fields of a Boxes and of an Entry, in order, as JSON keeps them.
