@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from ..errors import InternalError
 from .elementwise import cast_array, constant_array, numpy_dtype
@@ -25,6 +25,9 @@ from .node import Node
 from .op import ALU, MOVEMENT, SAME, Op
 from .rounding import Value, elementwise, exact, total
 from .symbolic import Size, no_value
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["GraphMeaning"]
 
