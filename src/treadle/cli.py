@@ -22,7 +22,7 @@ from typing import Any
 
 from . import __version__
 from .errors import UserError
-from .video.command import add_commands
+from .video.command import Commands, add_commands
 
 __all__ = ["main"]
 
@@ -82,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _command(
-    commands: Any, run: Callable[[argparse.Namespace], int], summary: str
+    commands: Commands, run: Callable[[argparse.Namespace], int], summary: str
 ) -> argparse.ArgumentParser:
     parser = commands.add_parser(run.__name__.strip("_"), help=summary, description=summary)
     parser.set_defaults(run=run)

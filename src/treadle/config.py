@@ -417,12 +417,12 @@ class Context:
 
         # Each call makes a Context of its own: tokens of two threads must not mix.
         @functools.wraps(function)
-        async def run_async(*args: Any, **kwargs: Any) -> Any:
+        async def run_async(*args: object, **kwargs: object) -> Any:
             with Context(**self._values):
                 return await function(*args, **kwargs)
 
         @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             with Context(**self._values):
                 return function(*args, **kwargs)
 

@@ -23,6 +23,7 @@ from .errors import DTypeError
 
 if TYPE_CHECKING:
     import numpy as np
+    import torch
 
 __all__ = ["DType", "ImageDType", "dtypes", "finfo", "iinfo", "least_upper_dtype"]
 
@@ -183,7 +184,7 @@ def _vector_by_name(name: str, count: int) -> DType:
     return _vector(_BASE[name], count)
 
 
-def _texture_shape(name: str, shape: tuple[Any, ...]) -> tuple[int, int]:
+def _texture_shape(name: str, shape: object) -> tuple[int, int]:
     sizes = shape if isinstance(shape, tuple) else tuple(shape) if isinstance(shape, list) else ()
     if len(sizes) != 2 or any(not isinstance(size, int) or size < 1 for size in sizes):
         raise DTypeError(
@@ -263,12 +264,12 @@ class dtypes(metaclass=_Defaults):
     all: ClassVar[tuple[DType, ...]] = (bool, *ints, *floats)
 
     @staticmethod
-    def imageh(shape: tuple[Any, Any]) -> ImageDType:
+    def imageh(shape: tuple[builtins.int, builtins.int]) -> ImageDType:
         """A half-precision texture of `shape` (height, width). Raises DTypeError for any other."""
         return _image("imageh", _texture_shape("imageh", shape))
 
     @staticmethod
-    def imagef(shape: tuple[Any, Any]) -> ImageDType:
+    def imagef(shape: tuple[builtins.int, builtins.int]) -> ImageDType:
         """A single-precision texture of `shape` (height, width). Raises DTypeError otherwise."""
         return _image("imagef", _texture_shape("imagef", shape))
 
@@ -303,7 +304,7 @@ class dtypes(metaclass=_Defaults):
         return _ordered("max", dtype).max
 
     @staticmethod
-    def finfo(dtype: object) -> tuple[Any, Any]:
+    def finfo(dtype: object) -> tuple[builtins.int, builtins.int]:
         """How many bits of a float type are (exponent, mantissa): float32 is (8, 23).
 
         `treadle.dtype.finfo` gives limits. Raises DTypeError for what is no float type.
@@ -466,7 +467,7 @@ def _from_np_dtype(np_dtype: Any) -> DType:
 _TORCH_NAMES = {dtypes.fp8e4m3: "float8_e4m3fn", dtypes.fp8e5m2: "float8_e5m2"}
 
 
-def _to_torch_dtype(dtype: DType) -> Any:
+def _to_torch_dtype(dtype: DType) -> torch.dtype:
     """The PyTorch dtype of `dtype`. Imports PyTorch."""
     import torch
 

@@ -64,17 +64,17 @@ class Unbound:
     It stands in the metaclass, where instances do not look; assigning to the class ends it.
     """
 
-    def __init__(self, name: str, method: Callable[..., Any]) -> None:
+    def __init__(self, name: str, method: Callable[..., object]) -> None:
         self._name, self._method, self._explaining = name, method, _explaining(method)
 
-    def __get__(self, kind: type, metaclass: type) -> Callable[..., Any]:
+    def __get__(self, kind: type, metaclass: type) -> Callable[..., object]:
         for owner in kind.__mro__:
             found = vars(owner).get(self._name)
             if found is not None:
                 return self._explaining if found is self._method else found.__get__(None, kind)
         raise AttributeError(f"{kind.__name__} has no {self._name}")
 
-    def __set__(self, kind: type, method: Callable[..., Any]) -> None:
+    def __set__(self, kind: type, method: Callable[..., object]) -> None:
         delattr(type(kind), self._name)
         setattr(kind, self._name, method)
 
@@ -86,11 +86,11 @@ def explain_all(module: dict[str, Any]) -> None:
             module[name] = _explaining(module[name])
 
 
-def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
+def _explaining(method: Callable[..., object]) -> Callable[..., object]:
     spellings = spellings_of(method)
 
     @functools.wraps(method)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> object:
         if kwargs and spellings and not spellings.keys().isdisjoint(kwargs):
             kwargs = respelled(_name_of(method, args), spellings, kwargs)
         try:
@@ -116,7 +116,7 @@ def _explaining(method: Callable[..., Any]) -> Callable[..., Any]:
 EXPLAINING = _explaining(lambda: None).__code__  # whose frames only stand around a method's
 
 
-def _name_of(method: Callable[..., Any], args: Sequence[object]) -> str:
+def _name_of(method: Callable[..., object], args: Sequence[object]) -> str:
     """What the user called: of a layer, its class."""
     name = method.__name__
     if name == "__setitem__":
@@ -161,7 +161,7 @@ def _is_ours(trace: TracebackType | None) -> bool:
 
 
 def _explanation(
-    method: Callable[..., Any], args: Sequence[object], kwargs: Mapping[str, object]
+    method: Callable[..., object], args: Sequence[object], kwargs: Mapping[str, object]
 ) -> str:
     """The first argument that is not of its parameter's kind; else all, and what was expected."""
     signature = inspect.signature(method)

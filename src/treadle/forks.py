@@ -19,15 +19,23 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 __all__ = ["before_forks", "fork_safe"]
 
 PATIENCE = 60.0  # seconds
 _ATTEMPT = 5.0  # as long, one lock is waited for while others are held
 
-L = TypeVar("L")
-_locks: dict[int, tuple[int, weakref.ref[Any]]] = {}
+
+class Lock(Protocol):
+    """A lock of `threading`, of either kind."""
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool: ...
+    def release(self) -> None: ...
+
+
+L = TypeVar("L", bound=Lock)
+_locks: dict[int, tuple[int, weakref.ref[Lock]]] = {}
 _forking = threading.local()
 
 # Called once the locks are held, before the fork: devices finish what they were given.
@@ -40,11 +48,12 @@ def fork_safe(lock: L, rank: int = 9) -> L:
     A thread that holds a lock of a lower `rank` may wait for one of a higher rank.
     """
     key = id(lock)
-    _locks[key] = rank, weakref.ref(lock, lambda _: _locks.pop(key, None))
+    known: Lock = lock
+    _locks[key] = rank, weakref.ref(known, lambda _: _locks.pop(key, None))
     return lock
 
 
-def _alive() -> list[Any]:
+def _alive() -> list[Lock]:
     rows = sorted(_locks.values(), key=lambda row: row[0])
     return [lock for _, reference in rows if (lock := reference()) is not None]
 
@@ -56,7 +65,7 @@ def _before() -> None:
         call()
 
 
-def _take_all(held: list[Any], deadline: float) -> None:
+def _take_all(held: list[Lock], deadline: float) -> None:
     """Fills `held` with all locks or, at the deadline, with those that are free."""
     missed = None
     while (left := deadline - time.monotonic()) > 0:
@@ -71,14 +80,14 @@ def _take_all(held: list[Any], deadline: float) -> None:
         _taken(lock, held, 0)
 
 
-def _taken(lock: Any, held: list[Any], seconds: float) -> bool:
+def _taken(lock: Lock, held: list[Lock], seconds: float) -> bool:
     if not lock.acquire(timeout=max(seconds, 0)):
         return False
     held.append(lock)
     return True
 
 
-def _release(held: list[Any]) -> None:
+def _release(held: list[Lock]) -> None:
     while held:
         held.pop().release()
 
@@ -91,8 +100,12 @@ def _in_child() -> None:
     taken = {id(lock) for lock in _forking.held}
     for lock in _alive():
         if id(lock) not in taken:  # its holder does not exist here
-            lock._at_fork_reinit()
+            _renew(lock)
     _release(_forking.held)
+
+
+def _renew(lock: Any) -> None:
+    lock._at_fork_reinit()  # as Python's own modules do; no stub of `threading` knows of it
 
 
 if hasattr(os, "register_at_fork"):

@@ -14,7 +14,7 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TextIO, TypeVar
 
 from .config import settings
 from .errors import ArgumentError, SettingError, UserError
@@ -224,7 +224,7 @@ class tqdm(Iterable[T]):
         self.desc = desc
         self._draw()
 
-    def set_postfix(self, **values: Any) -> None:
+    def set_postfix(self, **values: object) -> None:
         """Show these values behind the bar from now on."""
         self._more = ", ".join(f"{key}={value}" for key, value in values.items())
         self._draw()
@@ -321,7 +321,7 @@ def _columns() -> int:
     return shutil.get_terminal_size((_COLUMNS, 24)).columns
 
 
-def _is_seen(stream: Any) -> bool:
+def _is_seen(stream: TextIO) -> bool:
     """Whether somebody looks at `stream` while it grows: a terminal, or a notebook."""
     return stream.isatty() or type(stream).__module__.startswith(("ipykernel", "google.colab"))
 

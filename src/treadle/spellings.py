@@ -11,7 +11,6 @@ none of the other name. Signatures and messages say the name of the left column.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .errors import ArgumentError
 
@@ -51,9 +50,9 @@ def spellings_of(function: Callable[..., object]) -> dict[str, str]:
 
 def respelled(
     name: str, spellings: Mapping[str, str], given: Mapping[str, object]
-) -> dict[str, Any]:
+) -> dict[str, object]:
     """`given` by its parameters' own names. Raises ArgumentError where one is given twice."""
-    found: dict[str, Any] = {}
+    found: dict[str, object] = {}
     for key, value in given.items():
         own = spellings.get(key, key)
         if own in found or (own != key and own in given):

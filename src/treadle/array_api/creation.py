@@ -53,12 +53,12 @@ def asarray(
     return asarray(from_dlpack(obj, device=device, copy=False), dtype=dtype, copy=False)
 
 
-def _converted(x: Tensor, dtype: DTypeLike | None, device: Any) -> Tensor:
+def _converted(x: Tensor, dtype: DTypeLike | None, device: str | None) -> Tensor:
     moved = x if device is None else x.to(device)
     return moved if dtype is None or to_dtype(dtype) is moved.dtype else moved.cast(dtype)
 
 
-def from_dlpack(x: Any, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: object, /, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """The memory of another library's array, shared where it can be, in its shape and dtype.
 
     Raises ExchangeError, a BufferError; see `Tensor.from_dlpack`.

@@ -6,7 +6,6 @@ result_type(x, float32, 1)    isdtype(x.dtype, ("integral", "bool"))    finfo(fl
 from __future__ import annotations
 
 import functools
-from typing import Any
 
 from .. import dtype as types
 from ..dtype import DType, least_upper_dtype, to_dtype
@@ -47,7 +46,7 @@ def broadcast_arrays(*arrays: Tensor) -> list[Tensor]:
     return [x.broadcast_to(shape) for x in tensors]
 
 
-def result_type(*arrays_and_dtypes: Any) -> DType:
+def result_type(*arrays_and_dtypes: object) -> DType:
     """The dtype that tensors, dtypes and Python scalars compute in; scalars give way.
 
     Raises DTypeError for no tensor and no dtype among them.
@@ -61,13 +60,13 @@ def result_type(*arrays_and_dtypes: Any) -> DType:
     )
 
 
-def can_cast(from_: Any, to: Any, /) -> bool:
+def can_cast(from_: object, to: object, /) -> bool:
     """Whether promotion turns the one dtype (or that of a tensor) into the other, of its kind."""
     source, target = _dtype_of(from_), to_dtype(to)
     return _family(source) == _family(target) and least_upper_dtype(source, target) is target
 
 
-def isdtype(dtype: DTypeLike, kind: Any) -> bool:
+def isdtype(dtype: DTypeLike, kind: object) -> bool:
     """Whether `dtype` is of a kind (by the standard's name), is a dtype, or any of a tuple of both.
 
     Raises DTypeError for a kind that there is not.
@@ -82,12 +81,12 @@ def isdtype(dtype: DTypeLike, kind: Any) -> bool:
     return found.kind in _KINDS[kind]
 
 
-def finfo(type: Any, /) -> types.finfo:
+def finfo(type: object, /) -> types.finfo:
     """Limits of a float type, or of a tensor's: bits, eps, max, min, smallest_normal, dtype."""
     return types.finfo(_dtype_of(type))
 
 
-def iinfo(type: Any, /) -> types.iinfo:
+def iinfo(type: object, /) -> types.iinfo:
     """Limits of an integer type, or of a tensor's: bits, max, min, dtype."""
     return types.iinfo(_dtype_of(type))
 
@@ -108,7 +107,7 @@ def _family(dtype: DType) -> str:
     return "int" if dtype.is_int else dtype.kind
 
 
-def _dtype_of(item: Any) -> DType:
+def _dtype_of(item: object) -> DType:
     return item.dtype if isinstance(item, Tensor) else to_dtype(item)
 
 

@@ -10,7 +10,7 @@ import inspect
 import re
 import textwrap
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import ParamSpec, TypeAlias
 
 from ..errors import DTypeError
 from ..tensor import Tensor
@@ -58,12 +58,15 @@ def binary(method: Callable[..., Tensor], name: str = "") -> Binary:
     return _named(operator, name, text)
 
 
+P = ParamSpec("P")
+
+
 def _like(name: str, scalar: complex, tensor: Tensor) -> Tensor:
     node = scalar_node(name, scalar, weak_dtype(scalar, tensor.dtype))
     return Tensor._of(node, tensor.device)
 
 
-def _named(function: Any, name: str, text: str) -> Any:
+def _named(function: Callable[P, Tensor], name: str, text: str) -> Callable[P, Tensor]:
     function.__name__ = function.__qualname__ = name
     function.__doc__ = text
     return function

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .record import GPU_NODES, Backend, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..compile.opencl import OpenCLCompiler
+    from ..render.base import Renderer
     from ..runtime.base import Device
+    from ..runtime.cl import CLDevice
     from ..target import Target
 
 __all__ = ["CL"]
 
 
-def _compiler(target: Target, device: Any) -> Any:
+def _compiler(target: Target, device: CLDevice) -> OpenCLCompiler:
     from ..compile.opencl import OpenCLCompiler
 
     return OpenCLCompiler(target, device.build)
 
 
-def _renderer(target: Target, contract: bool) -> Any:
+def _renderer(target: Target, contract: bool) -> Renderer:
     from ..render.opencl import OpenCLRenderer
 
     return OpenCLRenderer(target, contract)

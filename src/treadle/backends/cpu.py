@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..config import settings
 from ..errors import DeviceError, InternalError, SettingError
@@ -14,6 +14,8 @@ from .record import Backend, Request, Toolchain
 if TYPE_CHECKING:
     from ..compile.clang import ClangCompiler
     from ..compile.llvm import LLVMCompiler
+    from ..render.base import Renderer
+    from ..runtime.base import Device
 
 __all__ = ["CPU", "LLVM"]
 
@@ -34,7 +36,7 @@ def _llvm(target: Target, device: object) -> LLVMCompiler:
     return LLVMCompiler(target)
 
 
-def _llvm_renderer(target: Target, contract: bool) -> Any:
+def _llvm_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.llvm import LLVMRenderer
 
     return LLVMRenderer(
@@ -54,7 +56,7 @@ def _clang(target: Target, device: object) -> ClangCompiler:
     return ClangCompiler(target)
 
 
-def _c_renderer(target: Target, contract: bool) -> Any:
+def _c_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.c import CRenderer
 
     return CRenderer(contract)
@@ -75,7 +77,7 @@ CLANG = Toolchain(
 # -- the device -----------------------------------------------------------------------------------
 
 
-def _open(request: Request) -> Any:
+def _open(request: Request) -> Device:
     from ..runtime.cpu import CpuDevice
 
     assert request.toolchain.target is not None

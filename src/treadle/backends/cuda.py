@@ -10,7 +10,13 @@ from ..target import Target, nvidia_target
 from .record import Backend, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..compile.nvrtc import NVRTCCompiler
+    from ..compile.ptx import PTXCompiler
+    from ..emulate.cuda import EmulatedDriver
+    from ..render.base import Renderer
     from ..runtime.base import Device
+    from ..runtime.cuda import CUDADevice
+
 
 __all__ = ["CUDA", "NVRTC", "PTX"]
 
@@ -24,7 +30,7 @@ def _target(request: Request) -> Target:
     return nvidia_target(request.arch or _EMULATED)
 
 
-def _nvrtc(target: Target, device: Any) -> Any:
+def _nvrtc(target: Target, device: CUDADevice | None) -> NVRTCCompiler:
     """A GPU's own machine code where it is made for just that GPU; drivers refuse newer PTX."""
     from ..compile.nvrtc import NVRTCCompiler
     from ..runtime.cuda import runs_as_it_is
@@ -33,19 +39,19 @@ def _nvrtc(target: Target, device: Any) -> Any:
     return NVRTCCompiler(target, "cubin" if is_native else "ptx")
 
 
-def _cuda_renderer(target: Target, contract: bool) -> Any:
+def _cuda_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.cuda import CUDARenderer
 
     return CUDARenderer(target, contract)
 
 
-def _ptx(target: Target, device: object) -> Any:
+def _ptx(target: Target, device: object) -> PTXCompiler:
     from ..compile.ptx import PTXCompiler
 
     return PTXCompiler(target)
 
 
-def _ptx_renderer(target: Target, contract: bool) -> Any:
+def _ptx_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.ptx import PTXRenderer
 
     return PTXRenderer(target, contract)
@@ -76,7 +82,7 @@ def _driver(request: Request) -> Any:
 
 
 @functools.cache
-def _emulated_driver(emulation: Emulation, compile_ir: CompileIR) -> Any:
+def _emulated_driver(emulation: Emulation, compile_ir: CompileIR) -> EmulatedDriver:
     from ..emulate.cuda import EmulatedDriver
 
     try:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
 from .cpu import LLVM
 from .cuda import NVRTC, PTX
 from .record import Backend, Request, Toolchain
+
+if TYPE_CHECKING:
+    from ..runtime.base import Device
 
 __all__ = ["NULL"]
 
@@ -20,7 +23,7 @@ def _alone(toolchain: Toolchain) -> Toolchain:
     return replace(toolchain, compiler=lambda target, _: make(target, None), spellings=())
 
 
-def _open(request: Request) -> Any:
+def _open(request: Request) -> Device:
     from ..runtime.null import NullDevice
 
     assert request.toolchain.target is not None

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 from ..config import settings
 
 if TYPE_CHECKING:
+    from ..render.base import Renderer
+    from ..runtime.base import MemoryDevice
     from ..target import Target
 
 __all__ = ["GPU_NODES", "Backend", "CompileIR", "Emulation", "Request", "Toolchain", "emulation_of"]
@@ -49,7 +51,7 @@ class Toolchain:
     name: str
     summary: str
     compiler: Callable[[Target, Any], Any] | None = None
-    renderer: Callable[[Target, bool], Any] | None = None
+    renderer: Callable[[Target, bool], Renderer] | None = None
     target: Callable[[Request], Target] | None = None
     spellings: tuple[str, ...] = ()
     is_tested: bool = True
@@ -90,7 +92,8 @@ class Request:
 class Backend:
     """One runtime. Its first toolchain is the default.
 
-    * `open` gives the runtime's device (see runtime/base.py); it is None for a backend that is only
+    * `open` gives the runtime's Device (see runtime/base.py), a MemoryDevice where graphs are
+      interpreted; it is None for a backend that is only
       known by name. `describe` says in one line what is there, for `treadle doctor`. Both raise
       DeviceError, "what is missing; the one command that mends it".
     * `spellings` and those of its toolchains are environment variables that choose it when they
@@ -108,7 +111,7 @@ class Backend:
     name: str
     summary: str
     toolchains: tuple[Toolchain, ...] = ()
-    open: Callable[[Request], Any] | None = None
+    open: Callable[[Request], MemoryDevice] | None = None
     describe: Callable[[Request], str] | None = None
     spellings: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()

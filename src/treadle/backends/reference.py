@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .record import Backend, Request, Toolchain
+
+if TYPE_CHECKING:
+    from ..runtime.reference import ReferenceDevice
 
 __all__ = ["REF"]
 
 
-def _open(request: Request) -> Any:
+def _open(request: Request) -> ReferenceDevice:
     from ..runtime.reference import ReferenceDevice
 
     return ReferenceDevice(request.name)

@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from .record import GPU_NODES, Backend, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..compile.wgsl import WGSLCompiler
+    from ..render.base import Renderer
     from ..runtime.base import Device
     from ..target import Target
 
 __all__ = ["WEBGPU"]
 
 
-def _compiler(target: Target, device: object) -> Any:
+def _compiler(target: Target, device: object) -> WGSLCompiler:
     from ..compile.wgsl import WGSLCompiler
 
     return WGSLCompiler(target)
 
 
-def _renderer(target: Target, contract: bool) -> Any:
+def _renderer(target: Target, contract: bool) -> Renderer:
     from ..render.wgsl import WGSLRenderer
 
     return WGSLRenderer(target, contract)

@@ -15,9 +15,14 @@ import statistics
 import tempfile
 from collections.abc import Callable
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from av import Packet
+
+    from ..video.decoder import NVVideoDecoder
 
 from .process import Overhead
 from .timing import timed
@@ -70,7 +75,7 @@ def _ours(data: bytes) -> int:
         return count + _given_back(decoder)
 
 
-def _given_back(decoder: Any) -> int:
+def _given_back(decoder: NVVideoDecoder) -> int:
     count = 0
     for frame in decoder.drain_frames():
         frame.release()
@@ -108,7 +113,7 @@ def _stream(count: int) -> bytes:
     coarse = np.random.default_rng(0).integers(16, 236, (HEIGHT // 8 + 1, WIDTH // 8), np.uint8)
     picture = np.kron(coarse, np.ones((8, 8), np.uint8))[: HEIGHT * 3 // 2, :WIDTH]
     frame = np.full((HEIGHT * 3 // 2, WIDTH), 128, np.uint8)
-    packets: list[Any] = []
+    packets: list[Packet] = []
     for number in range(count):
         frame[:HEIGHT] = np.roll(picture[:HEIGHT], 2 * number, axis=1)
         given = av.VideoFrame.from_ndarray(frame, format="yuv420p")

@@ -20,6 +20,10 @@ from treadle.forks import fork_safe
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
+
+    from llvmlite.binding.module import ModuleRef
+    from llvmlite.binding.targets import TargetMachine
 
     from treadle.target import Target
 
@@ -96,7 +100,9 @@ class LLVMCompiler:
                 raise InternalError(f"LLVM rejected generated IR: {error}; IR: {path}") from error
 
 
-def _run_passes(llvm: Any, module: Any, machine: Any, passes: Sequence[str]) -> None:
+def _run_passes(
+    llvm: ModuleType, module: ModuleRef, machine: TargetMachine, passes: Sequence[str]
+) -> None:
     options = llvm.create_pipeline_tuning_options(speed_level=2)
     builder = llvm.create_pass_builder(machine, options)
     manager = llvm.create_new_module_pass_manager()
@@ -105,7 +111,7 @@ def _run_passes(llvm: Any, module: Any, machine: Any, passes: Sequence[str]) -> 
     manager.run(module, builder)
 
 
-def _llvmlite() -> Any:
+def _llvmlite() -> ModuleType:
     try:
         import llvmlite
     except ImportError as error:
@@ -121,7 +127,7 @@ def _llvmlite() -> Any:
 
 
 @functools.cache
-def _binding() -> Any:
+def _binding() -> ModuleType:
     _llvmlite()
     import llvmlite.binding as llvm
 
@@ -131,7 +137,7 @@ def _binding() -> Any:
 
 
 @functools.cache
-def _machine(triple: str, cpu: str, features: str, level: int) -> Any:
+def _machine(triple: str, cpu: str, features: str, level: int) -> TargetMachine:
     """LLVM's TargetMachine. Position independent, so that an object can be placed anywhere."""
     kind = _binding().Target.from_triple(triple)
     return kind.create_target_machine(

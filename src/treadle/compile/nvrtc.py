@@ -18,6 +18,8 @@ from treadle.compile.report import save_rejected
 from treadle.errors import DeviceError, InternalError
 
 if TYPE_CHECKING:
+    from types import ModuleType
+
     from treadle.target import Target
 
 __all__ = ["NVRTCCompiler"]
@@ -90,7 +92,7 @@ class _RejectedError(Exception):
 
 
 @functools.cache
-def _binding() -> Any:
+def _binding() -> ModuleType:
     try:
         nvrtc = importlib.import_module("cuda.bindings.nvrtc")
         nvrtc.nvrtcVersion()  # loads the library
@@ -102,14 +104,14 @@ def _binding() -> Any:
     return nvrtc
 
 
-def _call(name: str, *args: Any) -> tuple[Any, ...]:
+def _call(name: str, *args: object) -> tuple[Any, ...]:
     result, *values = getattr(_binding(), name)(*args)
     if int(result):
         raise _RejectedError(result.name)
     return tuple(values)
 
 
-def _text(program: Any, what: str) -> bytes:
+def _text(program: object, what: str) -> bytes:
     """One of the results of a program: its PTX, CUBIN or ProgramLog."""
     (size,) = _call(f"nvrtcGet{what}Size", program)
     room = b" " * max(size, 2)  # that NVRTC writes into; one byte alone would be Python's own

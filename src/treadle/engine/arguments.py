@@ -9,15 +9,16 @@ check_same(old, new)                   JitError says what differs
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
-from ..dtype import DType
+from ..dtype import DType, ImageDType
 from ..errors import JitError
 from ..ir.args import ConstantName, Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..ir.shape import Shape
 from ..ir.symbolic import bind, unbind
 from ..ir.views import operand
 from ..kinds import shown
@@ -27,14 +28,20 @@ from .realized import is_backed, resolve
 from .storages import Captured, claimed
 
 __all__ = [
-    "Argument", "Found", "Glance", "at_a_glance", "check_same", "described", "exchanged",
-    "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
-    "same_objects", "shares_less", "signature_of", "stand_in", "told_apart", "with_arguments",
-    "with_sizes",
+    "Argument", "Found", "Glance", "Signature", "at_a_glance", "check_same", "described",
+    "exchanged", "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over",
+    "refreshed", "same_objects", "shares_less", "signature_of", "stand_in", "told_apart",
+    "with_arguments", "with_sizes",
 ]  # fmt: skip
 
 
 _RESHAPE, _BUFFER = Op.RESHAPE, Op.BUFFER  # an Enum looks its members up in Python
+
+
+# Of the memory of an argument: dtype, elements, device, the first argument in it, texture.
+Described: TypeAlias = tuple[DType, int, str, int, ImageDType | None]
+# What must stay the same: arguments without their tensors, how these are spread, their memory.
+Signature: TypeAlias = tuple[object, tuple[str, ...], tuple[Described, ...]]
 
 
 @dataclass(slots=True)
@@ -69,16 +76,17 @@ class Glance(NamedTuple):
     """How one tensor argument was captured, by which a later one is seen to be like it at once."""
 
     kind: type
-    shape: tuple[Any, ...]
+    shape: Shape
     dtype: DType
     device: str
 
     @staticmethod
-    def of(args: Sequence[Any], kwargs: dict[str, Any]) -> list[Glance] | None:
+    def of(args: Sequence[object], kwargs: Mapping[str, object]) -> list[Glance] | None:
         """For arguments that are tensors, each in plain memory of its own; None for all others."""
-        if kwargs or not all(map(_is_tensor, args)):
+        tensors = [value for value in args if _is_tensor(value)]
+        if kwargs or len(tensors) < len(args):
             return None
-        nodes = [resolve(tensor.node) for tensor in args]
+        nodes = [resolve(tensor.node) for tensor in tensors]
         if not all(map(is_backed, nodes)):
             return None
         memories = [m for node in nodes for m in memories_of(node)]
@@ -88,7 +96,7 @@ class Glance(NamedTuple):
             return None
         return [
             Glance(type(tensor), node.shape, node.dtype, memory.device)
-            for tensor, node, memory in zip(args, nodes, memories, strict=True)
+            for tensor, node, memory in zip(tensors, nodes, memories, strict=True)
         ]
 
 
@@ -148,7 +156,7 @@ class Argument(NamedTuple):
     number: int
 
 
-def with_arguments(value: Any, tensors: Sequence[Captured]) -> Any:
+def with_arguments(value: object, tensors: Sequence[Captured]) -> Any:
     """A captured result with this call's arguments in their places."""
     if isinstance(value, Argument):
         return tensors[value.number]
@@ -161,11 +169,11 @@ def with_arguments(value: Any, tensors: Sequence[Captured]) -> Any:
     return value
 
 
-def _is_tensor(value: Any) -> bool:
+def _is_tensor(value: object) -> TypeGuard[Captured]:
     return _holds_nodes(type(value))
 
 
-def signature_of(value: Any, found: Found) -> Any:
+def signature_of(value: object, found: Found) -> object:
     """A comparable description of nested arguments; what they hold is added to `found`.
 
     Raises JitError for arrays of other libraries: what they hold can change unseen.
@@ -180,7 +188,7 @@ def signature_of(value: Any, found: Found) -> Any:
         return (type(value).__name__, tuple(signature_of(item, found) for item in value))
     if isinstance(value, dict):
         return ("dict", tuple((k, signature_of(v, found)) for k, v in value.items()))
-    if hasattr(value, "__dlpack__") and value.shape:
+    if hasattr(value, "__dlpack__") and getattr(value, "shape", None):
         raise JitError(
             f"[jit] an argument is {shown(value)}, whose values would be kept from the first "
             "call: give Tensor(...) of it"
@@ -195,7 +203,7 @@ def _shown_call(signature: Any) -> str:
     return f"({', '.join(shown + [f'{name}={_shown(item)}' for name, item in named])})"
 
 
-def _shown(signature: Any) -> str:
+def _shown(signature: object) -> str:
     """What `signature_of` gives of one argument, for people."""
     if not isinstance(signature, tuple):
         return repr(signature)
@@ -208,7 +216,7 @@ def _shown(signature: Any) -> str:
     return f"[{inner}]" if kind == "list" else f"({inner})"
 
 
-def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
+def exchanged(value: object, swapped: Mapping[int, object]) -> Any:
     if _is_tensor(value) or isinstance(value, Node):
         return swapped.get(id(value), value)
     if isinstance(value, tuple) and hasattr(value, "_fields"):
@@ -221,14 +229,17 @@ def exchanged(value: Any, swapped: dict[int, Any]) -> Any:
 
 
 def refreshed(
-    value: Any, wanted: Any, renewed: dict[int, Node], made: dict[int, Any] | None = None
+    value: object,
+    wanted: Iterator[tuple[Node, list[Memory]]],
+    renewed: dict[int, Node],
+    made: dict[int, Captured] | None = None,
 ) -> Any:
     """The captured result with fresh tensors where its memory is fresh, one for each of its own."""
     made = {} if made is None else made
     if _is_tensor(value):
         node, memories = next(wanted)
-        buffers = [renewed.get(id(m)) for m in memories]
-        if not buffers or None in buffers:
+        buffers = [renewed[id(m)] for m in memories if id(m) in renewed]
+        if not buffers or len(buffers) < len(memories):
             return value
         if id(value) not in made:
             made[id(value)] = like(value, node, buffers)
@@ -242,25 +253,25 @@ def refreshed(
     return value
 
 
-def with_sizes(value: Any, values: dict[str, int]) -> Any:
+def with_sizes(value: object, values: dict[str, int]) -> Any:
     """A result whose sizes, numbers made of variables, have the values that these have."""
     found = Found()
     if not values:
         return value
     signature_of(value, found)
-    swapped: dict[int, Any] = {id(tensor): tensor for tensor in found.tensors}
+    swapped: dict[int, object] = {id(tensor): tensor for tensor in found.tensors}
     swapped.update(zip(map(id, found.sizes), bind(found.sizes, values), strict=True))
     return exchanged(value, swapped) if found.sizes else value
 
 
-def like(tensor: Any, node: Node, buffers: list[Any]) -> Any:
+def like(tensor: Captured, node: Node, buffers: list[Node]) -> Captured:
     """A tensor like `tensor`, whose memory is `node`, over other BUFFERs."""
     made = type(tensor)._in_memory(over(node, buffers), tensor.device, tensor._requires_grad)
     made._moves = tensor._moves and ()  # a view stays one
     return made
 
 
-def stand_in(tensor: Any, node: Node, buffers: list[Any]) -> Any:
+def stand_in(tensor: Captured, node: Node, buffers: list[Node]) -> Captured:
     """What a function that is captured sees in place of its argument: a leaf in place of a leaf."""
     if not tensor.is_leaf:
         return like(tensor, node, buffers)
@@ -292,7 +303,7 @@ def layout_of(node: Node) -> str:
     return f"copied to {devices}" if axis is None else f"split along axis {axis} over {devices}"
 
 
-def described(memories: list[Memory]) -> Any:
+def described(memories: list[Memory]) -> tuple[Described, ...]:
     """What must stay the same of each input; the number tells which inputs share memory."""
     numbers: dict[int, int] = {}
     return tuple(
@@ -301,7 +312,7 @@ def described(memories: list[Memory]) -> Any:
     )
 
 
-def is_bound_otherwise(old: Any, new: Any) -> bool:
+def is_bound_otherwise(old: Signature, new: Signature) -> bool:
     """Whether a call is like the captured one, but for what sizes of its arguments are bound to.
 
     What was captured has those sizes: such a call runs the function itself.
@@ -309,13 +320,13 @@ def is_bound_otherwise(old: Any, new: Any) -> bool:
     return old[0] != new[0] and _unbound(old[0]) == _unbound(new[0])
 
 
-def _unbound(signature: Any) -> Any:
+def _unbound(signature: object) -> object:
     if isinstance(signature, Node):
         return unbind([signature])[0][0]
     return tuple(map(_unbound, signature)) if isinstance(signature, tuple) else signature
 
 
-def shares_less(old: Any, new: Any) -> bool:
+def shares_less(old: Signature, new: Signature) -> bool:
     """Whether a call is like the captured one, but for memory that two arguments shared there."""
     if old[:2] != new[:2] or old[2] == new[2]:
         return False
@@ -329,7 +340,7 @@ def told_apart(tensors: Sequence[Captured], nodes: list[Node]) -> list[Node]:
 
     Nor is it memory that a tensor which is no argument is written to in.
     """
-    found, owners = [], dict[int, Any]()
+    found, owners = [], dict[int, object]()
     for tensor, node in zip(tensors, nodes, strict=True):
         storage = tensor if tensor._storage is None else tensor._storage
         bases = buffers_of(node)
@@ -349,11 +360,11 @@ def same_objects(tensors: Sequence[Captured]) -> frozenset[tuple[int, int]]:
     return frozenset((one, other) for one, other in pairs if one != other)
 
 
-def _kept(image: Any) -> str:
+def _kept(image: object) -> str:
     return "plain memory" if image is None else f"the texture {image!r}"
 
 
-def check_same(old: Any, new: Any) -> None:
+def check_same(old: Signature, new: Signature) -> None:
     if old == new:
         return
     if old[0] != new[0]:

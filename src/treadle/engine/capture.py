@@ -22,12 +22,13 @@ from typing import Any
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
+from ..ir.symbolic import Size
 from ..ir.versions import stored_below
 from ..ir.views import operand
-from ..runtime.base import Launch
-from .arguments import is_traced, memories_of, over, refreshed
+from ..runtime.base import CallList, Launch
+from .arguments import Signature, is_traced, memories_of, over, refreshed
 from .change_counters import changes
-from .devices import Device
+from .devices import Device, Placement
 from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
 from .prepacked import Kept, Room
 from .realized import (
@@ -123,7 +124,7 @@ class State:
 class Capture:
     """What a captured call did, ready to be replayed."""
 
-    signature: Any
+    signature: Signature
     inputs: list[Memory]
     values: dict[str, int]  # of the variables that each call gives values
     same: frozenset[tuple[int, int]] = frozenset()  # the places at which one tensor was given
@@ -132,10 +133,11 @@ class Capture:
     interpreted: bool = False
     returned: list[tuple[Node, list[Memory]]] = field(default_factory=list)
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
-    sizes: list[Any] = field(default_factory=list)  # of those, elements, or sizes of variables
-    replay: list[Any] = field(default_factory=list)  # call lists, and other steps between them
-    patches: dict[int, list[tuple[Any, int, int]]] = field(default_factory=dict)
-    variables: list[tuple[Any, int, int, str]] = field(default_factory=list)
+    sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
+    # call lists, and other steps between them
+    replay: list[CallList | Transfer | HostCall] = field(default_factory=list)
+    patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
+    variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
     state: State = field(default_factory=State)
@@ -160,7 +162,7 @@ class Capture:
     names: list[tuple[Node, Node]] = field(default_factory=list)  # old ones and new ones
     renamed: set[Token] = field(default_factory=set)
     stand_ins: set[Token] = field(default_factory=set)
-    outside: dict[Node, Any] = field(default_factory=dict)  # graphs of tensors around it
+    outside: dict[Node, Placement] = field(default_factory=dict)  # graphs of tensors around it
     # views from before that show that, and what they were
     looked_at: list[tuple[weakref.ref[Captured], Node]] = field(default_factory=list)
     # tensors around it that are graphs: what is computed of them may be there already
@@ -386,7 +388,7 @@ def _renamed(holder: Captured) -> list[tuple[Node, Node]]:
 # -- while it runs -----------------------------------------------------------------------------
 
 
-def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Any]]:
+def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Placement]]:
     """The graphs of tensors around the function that no replay must compute anew.
 
     Those that `nodes` read: they have their values. And those that read memory which is about to be
@@ -548,7 +550,7 @@ def _call_list(
     launches: list[Launch],
     kept: Kept,
     capture: Capture,
-) -> Any:
+) -> CallList:
     """The launches that are left of `runs` for replay, beside what is `kept` of them."""
     calls = Device[_device(runs[0])].runtime.call_list(launches, (runs, kept))
     call = 0
@@ -667,7 +669,7 @@ def _keep(memories: set[Memory], state: State) -> None:
                 remember(name, from_host(ref.device, name.dtype, read(ref)))
 
 
-def _owner(root: Any) -> Any:
+def _owner(root: object) -> object:
     return root.tensor() if isinstance(root, Storage) else root
 
 

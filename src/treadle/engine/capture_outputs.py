@@ -57,7 +57,7 @@ class Outcome:
 
 def leave(
     capture: Capture,
-    result: Any,
+    result: object,
     stand_ins: Sequence[Captured],
     before: Sequence[tuple[Storage, Node]],
 ) -> Outcome:
@@ -213,7 +213,7 @@ def shares_memory(tensors: Collection[Captured]) -> bool:
     )
 
 
-def reaches(function: Any, arguments: Any, tensors: Collection[Captured]) -> bool:
+def reaches(function: object, arguments: object, tensors: Collection[Captured]) -> bool:
     """Whether one of `tensors`, or a view of the same storage, is found from `function`.
 
     By its closure, the globals that it names, and what is in its other arguments.
@@ -227,7 +227,7 @@ def reaches(function: Any, arguments: Any, tensors: Collection[Captured]) -> boo
 
 
 def watch_graphs(
-    capture: Capture, function: Any, arguments: Any, given: Sequence[Captured]
+    capture: Capture, function: object, arguments: object, given: Sequence[Captured]
 ) -> None:
     """Watch the tensors that were graphs and that `function` can read: replays know what they were.
 
@@ -241,7 +241,7 @@ def watch_graphs(
             capture.watched.append(Watched(ref, found[1], [], tensor._storage))
 
 
-def _tensors_around(function: Any, arguments: Any, given: Collection[int]) -> Iterator[Any]:
+def _tensors_around(function: object, arguments: object, given: Collection[int]) -> Iterator[Any]:
     """The tensors that a function can find without being given them."""
     todo = [*_around(function), *_others(arguments, given)]
     seen: set[int] = set()
@@ -264,7 +264,7 @@ _LEAVES = (types.ModuleType, type, types.CodeType, str, bytes, int, float, compl
 _OPAQUE = frozenset(("numpy", "threading", "_thread", "weakref", "logging", "io", "_io"))
 
 
-def _others(value: Any, wanted: Collection[int]) -> Iterator[Any]:
+def _others(value: object, wanted: Collection[int]) -> Iterator[object]:
     """What is in nested arguments and is no tensor."""
     if isinstance(value, (list, tuple)):
         for item in value:
@@ -276,7 +276,7 @@ def _others(value: Any, wanted: Collection[int]) -> Iterator[Any]:
         yield value
 
 
-def _around(function: Any) -> list[Any]:
+def _around(function: object) -> list[object]:
     """What a function can read that is not given to it."""
     if isinstance(function, types.MethodType):
         return [function.__self__, *_around(function.__func__)]

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..config import Context, settings
 from ..errors import NonFiniteError
@@ -28,6 +28,8 @@ from .realized import is_backed, resolve
 
 if TYPE_CHECKING:
     import numpy as np
+
+    from .devices import Placement
 
 __all__ = ["check_values"]
 
@@ -76,7 +78,7 @@ def _computes(node: Node) -> bool:
     return node.origin is not None and node.op not in _PASSING and node.op is not Op.CONST
 
 
-def _home(node: Node, default: Any) -> Any:
+def _home(node: Node, default: Placement) -> Placement:
     """The device, or several, that `node` is computed on."""
     for item in reversed(toposort([node], lambda n: n.op not in (Op.COPY, Op.MULTI))):
         if item.op is Op.COPY:

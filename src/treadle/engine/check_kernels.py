@@ -20,7 +20,6 @@ import math
 import zlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
@@ -250,7 +249,7 @@ _GRAPH = "is what the graph says that was fused into it: please report it"
 
 
 def _message(
-    checked: _Checked, slot: int, place: int, found: Any, value: Any, within: float | None
+    checked: _Checked, slot: int, place: int, found: object, value: object, within: float | None
 ) -> str:
     buffer = checked.kernel.buffers[slot]
     sizes = [size for size in buffer.shape if isinstance(size, int)]

@@ -14,7 +14,7 @@ import functools
 import sys
 import threading
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, overload
 
 from ..backends import BACKENDS, CPU, Backend, Request, Toolchain, emulation_of
 from ..config import settings
@@ -26,21 +26,30 @@ from ..target import Target
 from .host_code import compile_for_host
 from .selection import Choice, environment_choice, parse_choice
 
-__all__ = ["Device", "Opened", "request_of"]
+if TYPE_CHECKING:
+    from ..render.base import Renderer
+
+__all__ = ["Device", "Opened", "Placement", "request_of"]
+
+Placement: TypeAlias = str | tuple[str, ...]  # one device, or several
 
 
 @dataclass(frozen=True, eq=False)
 class Opened:
-    """A device in use. `compiler` and `renderers` are None for REF, which interprets."""
+    """A device in use. `compiler` and `renderers` are None for REF, which interprets.
+
+    `runtime` is what `runtime.base.Device` says, REF's a MemoryDevice; those who know which one it
+    is use what else it offers.
+    """
 
     name: str
     target: Target
     runtime: Any
     compiler: Any
-    renderers: tuple[Any, Any] | None
+    renderers: tuple[Renderer, Renderer] | None
 
     @property
-    def renderer(self) -> Any:
+    def renderer(self) -> Renderer:
         """The renderer that the settings ask for: with contraction, or without."""
         assert self.renderers is not None  # REF has neither compiler nor renderer
         return self.renderers[settings.REPRODUCIBLE]
@@ -102,7 +111,11 @@ class _Devices:
         """The devices that have been opened so far."""
         return tuple(self._opened.values())
 
-    def canonicalize(self, name: Any) -> Any:
+    @overload
+    def canonicalize(self, name: str | None) -> str: ...
+    @overload
+    def canonicalize(self, name: object) -> Any: ...
+    def canonicalize(self, name: object) -> Placement:
         """The one spelling of a device name: upper case, no ":0"; None is the default.
 
         A compiler stays in the name, "CPU:CLANG", where it is not the one that the device has
@@ -140,7 +153,11 @@ class _Devices:
                 self._opened[name] = found
         return found
 
-    def ready(self, name: Any) -> Any:
+    @overload
+    def ready(self, name: str | None) -> str: ...
+    @overload
+    def ready(self, name: object) -> Any: ...
+    def ready(self, name: object) -> Placement:
         """`canonicalize`, of a device that opens: what it lacks is said at the user's line, and not
         where the first value is asked for.
 

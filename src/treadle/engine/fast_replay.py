@@ -20,6 +20,7 @@ from typing import Any, NamedTuple
 from ..config import scope, settings
 from ..ir.node import Node
 from ..ir.op import Op
+from ..runtime.base import Buffer
 from .arguments import Found, Glance, exchanged, signature_of
 from .capture import Capture, step_state
 from .change_counters import changes
@@ -27,6 +28,7 @@ from .counters import count
 from .devices import Device
 from .memory import Memory, Promise, moment
 from .steps import HostCall, Transfer
+from .storages import Captured
 
 __all__ = ["Settled", "Straight", "straight_of"]
 
@@ -38,7 +40,7 @@ class Settled:
 
     def __init__(self, glances: list[Glance]) -> None:
         self.glances, self._meaning = glances, 0
-        self._scope: Mapping[str, Any] = scope()
+        self._scope: Mapping[str, object] = scope()
         self._training = settings.TRAINING
 
     def still(self, capture: Capture) -> bool:
@@ -67,10 +69,10 @@ class Settled:
 class _Output(NamedTuple):
     """What is made for one result in each replay."""
 
-    alloc: Callable[[int], Any]
+    alloc: Callable[[int], Buffer]
     nbytes: int
     promise: Promise
-    template: Any  # the captured tensor
+    template: Captured  # the captured tensor
 
 
 class Straight:
@@ -85,7 +87,11 @@ class Straight:
     )  # fmt: skip
 
     def __init__(
-        self, capture: Capture, outputs: dict[int, _Output], stays: dict[int, Any], span: list[int]
+        self,
+        capture: Capture,
+        outputs: dict[int, _Output],
+        stays: dict[int, Captured],
+        span: list[int],
     ) -> None:
         self._outputs, self._stays, self._span = [*outputs.values()], stays, span
         self._is_one = any(output.template is capture.result[0] for output in self._outputs)
@@ -96,7 +102,7 @@ class Straight:
         # An address that is where it was is not written again; a handle would be kept alive.
         devices = {run.program.device for run in capture.runs}
         self._remembers = all(Device[device].runtime.has_addresses for device in devices)
-        self._known: list[int | None] = [None] * len(self._places)
+        self._known: list[object] = [None] * len(self._places)
         if not capture.overwritten:
             span[:] = 0, 0
 
@@ -134,7 +140,7 @@ class Straight:
         """Others have replayed the capture: its launches have their arguments and results."""
         self._known = [None] * len(self._known)
 
-    def _move(self, place: int, argument: Any) -> None:
+    def _move(self, place: int, argument: object) -> None:
         self._known[place] = None  # until it stands everywhere
         for calls, call, slot in self._places[place]:
             calls.set_arg(call, slot, argument)
@@ -148,7 +154,7 @@ class Straight:
         changes.of_memory()
         self._span[:] = begin, moment()
 
-    def _result(self, capture: Capture, made: list[Any]) -> Any:
+    def _result(self, capture: Capture, made: list[Captured]) -> Any:
         new = {id(o.template): tensor for o, tensor in zip(self._outputs, made, strict=True)}
         return exchanged(capture.result[0], self._stays | new)
 

@@ -36,6 +36,7 @@ from . import memory as memory_table
 from .arguments import (
     Found,
     Glance,
+    Signature,
     at_a_glance,
     check_same,
     described,
@@ -66,7 +67,7 @@ from .prepacked import expect_replays
 from .realized import is_backed, resolve
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
-from .storages import Captured, capturing, is_behind, next_storage, storage_of
+from .storages import Captured, Storage, capturing, is_behind, next_storage, storage_of
 from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]
@@ -145,7 +146,7 @@ class TinyJit(Generic[P, R]):
         function = self.function if named is self.function else parts_of(self.function)
         return _made_of, (type(self), function, self.prune)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Self:
+    def __deepcopy__(self, memo: dict[int, object]) -> Self:
         return type(self)(self.function, self.prune)
 
     __copy__ = functools.partialmethod(__deepcopy__, memo={})
@@ -174,7 +175,7 @@ class TinyJit(Generic[P, R]):
                     return self._replay(capture, memories, {})[0]
         return self._called(args, kwargs)
 
-    def _called(self, args: Any, kwargs: Any) -> R:
+    def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> R:
         """The result of a call of which nothing is known yet."""
         function: Callable[..., R] = self.function
         checked = settings.CHECK_NAN or settings.CHECK_INDEX > 1  # which look at values in between
@@ -229,11 +230,11 @@ class TinyJit(Generic[P, R]):
                 leaf.grad = gradient
             return result
 
-    def _first_call(self, found: Found, args: Any, kwargs: Any) -> R:
+    def _first_call(self, found: Found, args: tuple[object, ...], kwargs: dict[str, object]) -> R:
         """The result of the first call, which tells what the function writes to."""
         function: Callable[..., R] = self.function
         around, begin = capturing.writes, moment()
-        writes: set[Any] = set()
+        writes: set[Storage] = set()
         try:
             capturing.writes = writes
             return function(*args, **kwargs)
@@ -244,7 +245,7 @@ class TinyJit(Generic[P, R]):
             self._before[:] = begin, moment()
             self._writes = bool(writes)
 
-    def _may_interfere(self, found: Found, arguments: Any) -> bool:
+    def _may_interfere(self, found: Found, arguments: object) -> bool:
         """Whether one argument may see what is written to another, or to what is captured.
 
         What stands for an argument while the function is captured would not.
@@ -260,7 +261,10 @@ class TinyJit(Generic[P, R]):
 
     # -- capturing ----------------------------------------------------------------------------
 
-    def _record(self, signature: Any, found: Found, args: Any, kwargs: Any) -> R:
+    def _record(
+        self, signature: Signature, found: Found, args: tuple[object, ...],
+        kwargs: dict[str, object],
+    ) -> R:  # fmt: skip
         tensors, values = found.tensors, found.values()
         capture = Capture(signature, [], values, same=same_objects(tensors))
         begin(capture)
@@ -269,15 +273,15 @@ class TinyJit(Generic[P, R]):
         capture.signature = (*signature[:2], described(capture.inputs))
         # Inputs under new names: nothing computed from them before can be taken for this call's.
         fresh = {id(m): adopt(m) for m in capture.inputs}
-        swapped: dict[int, Any] = {
+        seen = {
             id(t): stand_in(t, node, [fresh[id(m)] for m in memories_of(node)])
             for t, node in zip(tensors, nodes, strict=True)
         }
-        stand_ins = [swapped[id(t)] for t in tensors]
+        stand_ins = [seen[id(t)] for t in tensors]
         capture.stand_ins = {node.arg.token for node in fresh.values()}
         before = [(storage_of(tensor), tensor.node) for tensor in stand_ins]
         capture.last = next_storage()
-        swapped.update(found.stand_ins())
+        swapped: dict[int, object] = {**seen, **found.stand_ins()}
         function: Callable[..., R] = self.function
         try:
             capturing.begin(capture)
@@ -323,7 +327,7 @@ class TinyJit(Generic[P, R]):
     def _replay(
         self, capture: Capture, memories: list[Memory], values: dict[str, int],
         tensors: Sequence[Captured] = (),
-    ) -> tuple[R, list[Any]]:  # fmt: skip
+    ) -> tuple[R, list[object]]:  # fmt: skip
         """The result, and the gradients of those arguments that got some."""
         if settings.CHECK_KERNELS:
             return self._replay_checked(capture, memories, values, tensors)
@@ -335,9 +339,9 @@ class TinyJit(Generic[P, R]):
     def _replay_checked(
         self, capture: Capture, memories: list[Memory], values: dict[str, int],
         tensors: Sequence[Captured],
-    ) -> tuple[R, list[Any]]:  # fmt: skip
+    ) -> tuple[R, list[object]]:  # fmt: skip
         """The same; then every kernel runs once more by itself, and is checked."""
-        found: list[Any] = []
+        found: list[tuple[R, list[object]]] = []
         moved = _moved(capture, memories, values)
 
         def run() -> None:
@@ -353,7 +357,7 @@ class TinyJit(Generic[P, R]):
     def _replay_on(
         self, capture: Capture, moved: dict[int, Memory], values: dict[str, int],
         tensors: Sequence[Captured],
-    ) -> tuple[R, list[Any]]:  # fmt: skip
+    ) -> tuple[R, list[object]]:  # fmt: skip
         """The same, where the arguments and results of the capture are `moved`."""
         step_state(capture)
         renewed = {id(old): adopt(moved[id(old)]) for old in capture.made}
@@ -392,7 +396,7 @@ class TinyJit(Generic[P, R]):
         return with_arguments(made, tensors) if tensors else made, found
 
 
-def _found_by_name(function: Any) -> Any:
+def _found_by_name(function: object) -> object:
     """What stands where `function` says that it is defined, or None."""
     found = sys.modules.get(getattr(function, "__module__", None) or "")
     for part in getattr(function, "__qualname__", "<>").split("."):
@@ -400,11 +404,11 @@ def _found_by_name(function: Any) -> Any:
     return found
 
 
-def _by_name(module: str, name: str) -> Any:
+def _by_name(module: str, name: str) -> object:
     return functools.reduce(getattr, name.split("."), importlib.import_module(module))
 
 
-def _made_of(kind: Any, function: Any, prune: bool) -> Any:
+def _made_of(kind: Callable[[Any, bool], object], function: object, prune: bool) -> object:
     return kind(made_of(function) if isinstance(function, Parts) else function, prune)
 
 
@@ -433,7 +437,7 @@ def _renewed(known: tuple[Node, list[Memory]], renewed: dict[int, Node]) -> Node
     return over(node, [renewed[id(memory)] for memory in memories])
 
 
-def _has_gained(argument: Any, stand_in: Any) -> bool:
+def _has_gained(argument: Captured, stand_in: Captured) -> bool:
     return argument.is_leaf and stand_in.grad is not None
 
 

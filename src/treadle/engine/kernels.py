@@ -12,7 +12,6 @@ import json
 import time
 import weakref
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from ..config import settings
 from ..dtype import dtypes
@@ -33,7 +32,7 @@ from .counters import GlobalCounters
 from .devices import Opened
 from .error_context import blamed
 from .loading import digest, load
-from .program import CompiledKernel
+from .program import CompiledKernel, Description
 from .report import report_search
 from .search import best_schedule
 from .translation import Job, Translator
@@ -136,7 +135,7 @@ def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKern
 
 def _keep(
     key: str,
-    description: dict[str, Any],
+    description: Description,
     code: bytes,
     reason: str,
     opened: Opened,

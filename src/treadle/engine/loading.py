@@ -7,12 +7,11 @@ digest(opened, *texts)  ->  a key for what is made of these texts for a device
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 from ..runtime.base import Boxes, Entry, Slot
 from .cache import digest_of_sources
 from .devices import Opened
-from .program import CompiledKernel
+from .program import BoxesFields, CompiledKernel, Description
 
 __all__ = ["digest", "load"]
 
@@ -29,10 +28,10 @@ def digest(opened: Opened, *texts: str) -> str:
 
 
 def load(
-    key: str, description: dict[str, Any], code: bytes, reason: str, opened: Opened
+    key: str, description: Description, code: bytes, reason: str, opened: Opened
 ) -> CompiledKernel:
     """What runs a kernel, from what the cache keeps of it. Raises what the runtime does."""
-    entries = description["entries"]
+    rows = description["entries"]
     entries = tuple(
         Entry(
             symbol,
@@ -42,10 +41,10 @@ def load(
             tuple(variables),
             work,
             shared,
-            tuple(_boxes(*fields) for fields in boxes),
+            tuple(map(_boxes, boxes)),
             tuple(aligned),
         )
-        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in entries
+        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in rows
     )
     return CompiledKernel(
         key,
@@ -65,5 +64,6 @@ def load(
     )
 
 
-def _boxes(number: int, element: str, offset: int, shape: Any, strides: Any, box: Any) -> Boxes:
+def _boxes(fields: BoxesFields) -> Boxes:
+    number, element, offset, shape, strides, box = fields
     return Boxes(number, element, offset, tuple(shape), tuple(strides), tuple(box))

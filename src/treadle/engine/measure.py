@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..config import settings
 from ..errors import InternalError
@@ -52,7 +52,7 @@ class SearchTask:
     writes: tuple[int, ...]
     device: str
     made_by: str
-    options: dict[str, Any]
+    options: dict[str, object]
 
     @classmethod
     def of(cls, kernel: Kernel, job: Job, opened: Opened) -> SearchTask:

@@ -22,11 +22,12 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import behind_reshape
 from .change_counters import changes
-from .devices import Device
+from .devices import Device, Placement
 from .realized import remember
 
 if TYPE_CHECKING:
     import numpy as np
+
 
 __all__ = [
     "Memory",
@@ -75,7 +76,8 @@ class Memory:
     is_given: bool = False
     changed: int = 0
     made: int = field(default_factory=_moments.__next__)
-    _elements: Any = field(default=None, init=False, repr=False)  # as the host sees them in place
+    # as the host sees them in place
+    _elements: np.ndarray | None = field(default=None, init=False, repr=False)
 
     def written(self) -> None:
         """Told before all elements, or some, are assigned to."""
@@ -165,7 +167,7 @@ class Promise(NamedTuple):
     device: str
     shape: tuple[int, ...]
 
-    def node(self, buffer: Any) -> Node:
+    def node(self, buffer: object) -> Node:
         """A BUFFER, or a RESHAPE of one, with a Token of its own."""
         return adopt(Memory(buffer, self.dtype, self.size, self.device), self.shape)
 
@@ -183,7 +185,7 @@ def allocate(device: str, dtype: DType, size: int) -> Node:
     return adopt(new_memory(device, dtype, size))
 
 
-def from_host(device: Any, dtype: DType, data: np.ndarray) -> Node:
+def from_host(device: Placement, dtype: DType, data: np.ndarray) -> Node:
     """A BUFFER with a copy of `data`, in row-major order, converted to `dtype`.
 
     For a tuple of devices it is a MULTI of equal copies.
@@ -220,7 +222,9 @@ def transfer(source: Memory, target: Memory) -> None:
         there.write(target.buffer, _bytes_of(source.array()))
 
 
-def _copied_directly(here: Any, source: Memory, there: Any, target: Memory, nbytes: int) -> bool:
+def _copied_directly(
+    here: object, source: Memory, there: object, target: Memory, nbytes: int
+) -> bool:
     """Whether the target's runtime could copy from the source's without the host."""
     copy = getattr(there, "copy_from", None)
     return copy is not None and copy(here, source.buffer, target.buffer, nbytes)

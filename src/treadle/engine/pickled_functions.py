@@ -11,7 +11,6 @@ import marshal
 import sys
 import types
 from dataclasses import dataclass
-from typing import Any
 
 __all__ = ["Parts", "made_of", "parts_of"]
 
@@ -22,11 +21,11 @@ class Parts:
 
     code: bytes
     version: str
-    names: dict[str, Any]  # __module__, __name__, __qualname__, __doc__
-    defaults: Any
-    keywords: Any
-    cells: list[Any]
-    values: dict[str, Any]  # of the globals that it names
+    names: dict[str, str | None]  # __module__, __name__, __qualname__, __doc__
+    defaults: tuple[object, ...] | None
+    keywords: dict[str, object] | None
+    cells: list[object]
+    values: dict[str, object]  # of the globals that it names
 
 
 @dataclass
@@ -39,12 +38,12 @@ class _Itself:
     """The function where it names or closes over itself."""
 
 
-def parts_of(function: Any) -> Any:
+def parts_of(function: object) -> object:
     """The parts of a Python function, to be pickled; anything else as it is."""
     if not isinstance(function, types.FunctionType):
         return function
 
-    def kept(value: Any) -> Any:
+    def kept(value: object) -> object:
         if value is function:
             return _Itself()
         if isinstance(value, types.ModuleType):
@@ -66,7 +65,7 @@ def parts_of(function: Any) -> Any:
     )  # fmt: skip
 
 
-def made_of(parts: Parts) -> Any:
+def made_of(parts: Parts) -> types.FunctionType:
     """The function of these parts. Raises TypeError where another Python has made them."""
     if parts.version != sys.version:
         raise TypeError(
@@ -74,13 +73,13 @@ def made_of(parts: Parts) -> Any:
             "define it in a module, so that it is found by its name"
         )
     cells = [types.CellType() for _ in parts.cells]
-    values: dict[str, Any] = {"__builtins__": __builtins__}
+    values: dict[str, object] = {"__builtins__": __builtins__}
     code = marshal.loads(parts.code)  # noqa: S302 (it came with a pickle, which runs code anyway)
     function = types.FunctionType(
         code, values, parts.names["__name__"], parts.defaults, tuple(cells)
     )
 
-    def again(value: Any) -> Any:
+    def again(value: object) -> object:
         if isinstance(value, _Itself):
             return function
         if isinstance(value, _Module):

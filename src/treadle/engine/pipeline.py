@@ -13,12 +13,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TypeAlias
 
 from ..config import settings
 from ..dtype import ImageDType
 from ..forks import fork_safe
-from ..ir.args import BufferRef
+from ..ir.args import BufferRef, Token
 from ..ir.choices import choices_of
 from ..ir.node import Node, toposort
 from ..ir.op import Op
@@ -64,7 +64,10 @@ def program_of(
     return program, inputs, with_bindings(values)
 
 
-def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Any]:
+Key: TypeAlias = tuple[object, ...]  # of a graph: nested tuples without identities
+
+
+def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Key]:
     """The Program for a graph if there is one, the graph's buffers in order, and its key."""
     shape, inputs = _shape_of(roots)
     key = (
@@ -74,12 +77,12 @@ def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[Buf
     return _programs.get(key), inputs, key
 
 
-def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
+def _shape_of(roots: Sequence[Node]) -> tuple[Key, list[BufferRef]]:
     """The graph as nested tuples without identities, and its buffers in order."""
     numbers: dict[Node, int] = {}
-    tokens: dict[Any, int] = {}
+    tokens: dict[Token, int] = {}
     inputs: list[BufferRef] = []
-    rows: list[Any] = []
+    rows: list[object] = []
     expected = expects_replays()
     for node in toposort(roots):
         numbers[node] = len(numbers)
@@ -101,7 +104,7 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Any, list[BufferRef]]:
 
 
 def _saved_or_built(
-    roots: Sequence[Node], device: str, inputs: list[BufferRef], key: Any
+    roots: Sequence[Node], device: str, inputs: list[BufferRef], key: Key
 ) -> Program:
     """The Program from the disk if it and all of its kernels are there, else a new one."""
     opened = Device[device]
@@ -122,7 +125,7 @@ def _is_symbolic(node: Node) -> bool:
     return any(not isinstance(size, int) for size in node.shape)
 
 
-def _text(key: Any) -> str:
+def _text(key: object) -> str:
     """The key of a graph without symbolic sizes as text: different for different graphs."""
     if isinstance(key, tuple):
         return f"({','.join(map(_text, key))})"

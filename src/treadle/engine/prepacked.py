@@ -18,11 +18,10 @@ from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
 
 from ..config import settings
 from ..ir.choices import note_kernel
-from ..runtime.base import Entry, Launch
+from ..runtime.base import Buffer, CallList, Entry, Launch
 from .call_scope import ValueOfCall
 from .change_counters import changes
 from .devices import Device, Opened
@@ -100,12 +99,12 @@ class Kept:
     """
 
     def __init__(self) -> None:
-        self.blocks: list[Any] = []
+        self.blocks: list[Buffer] = []
         self.nbytes = 0
         self._choices: dict[CompiledKernel, frozenset[str]] = {}
         self._launches: list[Launch] = []
         self._sources: dict[int, Memory] = {}
-        self._calls: Any = None
+        self._calls: CallList | None = None
         self._seen: list[int] | None = None
         self._checked = -1  # the latest change of memory when `_seen` was compared, or none
 
@@ -121,7 +120,7 @@ class Kept:
             (first, *others), program = run.launches(), run.program
             opened = Device[program.device]
             written = {id(memory) for memory in (*run.filled, *run.overwritten)}
-            left: list[tuple[Launch, list[Any]]] = []
+            left: list[tuple[Launch, list[object]]] = []
             for kernel, places, launch in zip(
                 program.kernels, program.arguments, first, strict=True
             ):
@@ -149,7 +148,7 @@ class Kept:
     def _split(
         self, kernel: CompiledKernel, launch: Launch, constant: dict[int, Memory],
         steady: Collection[int], room: Room, opened: Opened,
-    ) -> tuple[Launch, list[Any]]:  # fmt: skip
+    ) -> tuple[Launch, list[object]]:  # fmt: skip
         """`launch` without the phases that read what is `constant`, which are kept.
 
         And the phases of later rounds, without those that read slots which are `steady`: what no
@@ -189,7 +188,7 @@ class Kept:
 
     def refresh(self) -> None:
         """Run the phases if what they have left is not of the values that are there now."""
-        if not self._launches or self._checked == (latest := changes.memory):
+        if self._calls is None or self._checked == (latest := changes.memory):
             return
         sources = self._sources.values()
         now = [memory.changed for memory in sources]

@@ -13,18 +13,44 @@ import zlib
 from base64 import b85decode, b85encode
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
-from ..dtype import ImageDType, to_dtype
+from ..dtype import DType, ImageDType, to_dtype
 from ..ir.symbolic import no_value
 from ..optimize.moves import Schedule
 from ..optimize.replay import parsed
-from ..runtime.base import Entry, Launch
+from ..runtime.base import Buffer, Entry, Launch, Library
 
 if TYPE_CHECKING:
     from ..schedule.kernel import Kernel
 
-__all__ = ["CompiledKernel", "Place", "Program", "loaded", "packed", "saved"]
+__all__ = [
+    "BoxesFields", "CompiledKernel", "Description", "EntryFields", "Place", "Program", "loaded",
+    "packed", "saved",
+]  # fmt: skip
+
+
+# The fields of a Boxes and of an Entry, in order, as JSON keeps them.
+BoxesFields: TypeAlias = tuple[int, str, int, Sequence[int], Sequence[int], Sequence[int]]
+EntryFields: TypeAlias = tuple[
+    str, int, int, Sequence[tuple[int, int, bool]], Sequence[int], int, int,
+    Sequence[BoxesFields], Sequence[int],
+]  # fmt: skip
+
+
+class Description(TypedDict):
+    """What the cache keeps of a kernel beside its code; `CompiledKernel` says what is what."""
+
+    name: str
+    entries: list[EntryFields]
+    scratch: list[int]
+    ops: int
+    bytes: int
+    moves: list[str]
+    searched: int
+    choices: list[str]
+    source: str
+    variables: Sequence[str]
 
 
 def packed(source: str) -> str:
@@ -45,7 +71,7 @@ class CompiledKernel:
 
     key: str
     name: str
-    library: Any
+    library: Library
     entries: tuple[Entry, ...]
     scratch: tuple[int, ...]
     ops: int
@@ -96,7 +122,7 @@ class Program:
     device: str
     kernels: list[CompiledKernel] = field(default_factory=list)
     arguments: list[list[Place]] = field(default_factory=list)
-    outputs: list[tuple[Any, int, ImageDType | None]] = field(default_factory=list)
+    outputs: list[tuple[DType, int, ImageDType | None]] = field(default_factory=list)
     roots: list[int | None] = field(default_factory=list)
     scratch: list[int | ImageDType] = field(default_factory=list)
     written: frozenset[int] = frozenset()
@@ -116,15 +142,15 @@ class Program:
 
     def launches(
         self,
-        inputs: Sequence[Any],
-        outputs: Sequence[Any],
-        scratch: Sequence[Any],
+        inputs: Sequence[Buffer],
+        outputs: Sequence[Buffer],
+        scratch: Sequence[Buffer],
         values: dict[str, int],
     ) -> list[Launch]:
         """The launches for these buffers, and these values of the variables."""
         where = {"input": inputs, "output": outputs, "scratch": scratch}
 
-        def argument(place: Place) -> Any:
+        def argument(place: Place) -> object:
             found = where[place.kind][place.number].argument
             return found + place.offset if place.offset else found
 

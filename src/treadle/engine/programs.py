@@ -12,7 +12,6 @@ gather until Linux gives it no further mapping. It comes back from disk.
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from .program import Program
 
@@ -29,17 +28,17 @@ class Programs:
 
     def __init__(self, most: int = MOST_KERNELS) -> None:
         self._most, self._weight = most, 0
-        self._programs: dict[Any, Program] = {}
+        self._programs: dict[object, Program] = {}
         self._uses = itertools.count()
 
-    def get(self, key: Any) -> Program | None:
+    def get(self, key: object) -> Program | None:
         """The program of that key, which is now the one that was used last."""
         program = self._programs.get(key)
         if program is not None:
             program.used = next(self._uses)
         return program
 
-    def put(self, key: Any, program: Program) -> None:
+    def put(self, key: object, program: Program) -> None:
         """Remembers a program; where they get too many, a quarter goes, the longest unused ones."""
         program.used = next(self._uses)
         self._programs[key] = program

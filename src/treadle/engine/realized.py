@@ -34,9 +34,12 @@ class Holder(Protocol):
     @property
     def node(self) -> Node: ...
 
+    @node.setter
+    def node(self, node: Node, /) -> None: ...
+
 
 _serial = itertools.count()
-_live: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
+_live: weakref.WeakValueDictionary[int, Holder] = weakref.WeakValueDictionary()
 _references, _forget = inside(_live)  # each operation tracks a tensor
 _tracking = fork_safe(threading.RLock())  # handlers of signals and finalizers make tensors, too
 _latest = -1  # the number of the holder that was tracked last
@@ -65,12 +68,12 @@ def track(holder: Holder, number: int | None = None) -> int:
     return new
 
 
-def tracked_since(number: int) -> list[Any]:
+def tracked_since(number: int) -> list[Holder]:
     """The holders with numbers from `number` on: those that are new or have another node."""
-    found: list[Any] = []
+    found: list[Holder] = []
     if _latest < number:
         return found
-    for ref in reversed(_live.valuerefs()):  # in order of their numbers
+    for ref in reversed([*_references.values()]):  # in order of their numbers
         if ref.key < number:
             break
         if (holder := ref()) is not None:
@@ -80,9 +83,8 @@ def tracked_since(number: int) -> list[Any]:
 
 def born_since(number: int) -> list[Any]:
     """The holders that are there since `number` or later."""
-    found: list[Any] = []
-    references: Any = _live.valuerefs()
-    for ref in reversed(references):
+    found: list[Holder] = []
+    for ref in reversed([*_references.values()]):
         if ref.key < number:
             break
         if ref.born >= number and (holder := ref()) is not None:

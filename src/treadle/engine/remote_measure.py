@@ -81,12 +81,12 @@ class RemoteMeasurer:
         """As `Measurer.compare`. Raises Ended, and NotStarted."""
         return self._ask_again(seconds, "compare", schedule)
 
-    def _ask_again(self, seconds: float, *request: Any) -> Verdict:
+    def _ask_again(self, seconds: float, *request: object) -> Verdict:
         if self._child is None:  # the one before has ended
             self.own(self._own, self._opening)
         return self._ask(seconds, *request)
 
-    def _ask(self, seconds: float, *request: Any) -> Verdict:
+    def _ask(self, seconds: float, *request: object) -> Verdict:
         assert self._child is not None
         try:
             self._child.send(request)

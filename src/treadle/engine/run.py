@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from ..config import settings
 from ..errors import DeviceError, InternalError
@@ -27,7 +27,7 @@ from ..schedule.shard import Spread, Value, partition, spread_over
 from ..transforms.complex_to_real import in_reals
 from .bindings import with_bindings
 from .check import check_values
-from .devices import Device
+from .devices import Device, Placement
 from .effects import (
     commit,
     is_stored,
@@ -63,7 +63,7 @@ on_compute: list[Callable[[Sequence[Node]], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
+def realize(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
     For a tuple of devices it is a MULTI of such results. Raises DeviceError if a device is missing,
@@ -78,12 +78,13 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
         for listen in on_compute:
             listen(nodes)
         devices = dict.fromkeys([device for _, device in outputs])
+        names = [device for device in devices if isinstance(device, str)]
         roots, order = current(nodes)
         ops = {node.op for node in order}
-        if Op.MULTI in ops or any(isinstance(device, tuple) for device in devices):
+        if Op.MULTI in ops or len(names) < len(devices):
             return _realize_shards(outputs)
-        if len(devices) == 1:
-            [device] = devices
+        if len(names) == 1:
+            [device] = names
             flags = flags_of(order, device) if Op.CHECKED in ops else []
             is_captured = capturing.active is not None
             held = _held_beside(nodes, is_captured) if is_captured or Op.CONTIGUOUS in ops else []
@@ -94,8 +95,8 @@ def realize(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
             for flag, node in zip(flags, found[len(found) - len(flags) :], strict=True):
                 flag.computed(node)
             return found[: len(nodes)]
-        done: dict[tuple[Node, str], Node] = {}
-        for device in devices:
+        done: dict[tuple[Node, Placement], Node] = {}
+        for device in names:
             mine = [pair for pair in outputs if pair[1] == device]
             done.update(zip(mine, realize(mine), strict=True))
         return [done[pair] for pair in outputs]
@@ -117,7 +118,7 @@ def _held_beside(nodes: Sequence[Node], is_captured: bool) -> list[Node]:
     return [node for node in found if node not in nodes]
 
 
-def _realize_shards(outputs: Sequence[tuple[Node, Any]]) -> list[Node]:
+def _realize_shards(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
     """Compute graphs over several devices: each device's part as a graph of its own."""
     nodes = [node for node, _ in outputs]
     pending = [n for n in toposort(nodes) if n.op is Op.AFTER and resolve(n) is n]
@@ -151,7 +152,7 @@ def _parts(value: Value, effect: Node) -> Iterator[tuple[Node, Node]]:
         yield behind_reshape(node), effect
 
 
-def _jobs(values: list[Value], devices: list[Any]) -> list[tuple[Node, str]]:
+def _jobs(values: list[Value], devices: list[Placement]) -> list[tuple[Node, str]]:
     """The graphs that put each value on its device, or its parts on several."""
     jobs: list[tuple[Node, str]] = []
     for value, device in zip(values, devices, strict=True):
@@ -264,7 +265,7 @@ def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | Non
     return run(roots, device, effects)
 
 
-def scheduled(outputs: Sequence[tuple[Node, Any]]) -> list[Kernel]:
+def scheduled(outputs: Sequence[tuple[Node, Placement]]) -> list[Kernel]:
     """The kernels that `realize` would run for `outputs`, device by device; runs nothing."""
     with lock:
         roots = list(current(node for node, _ in outputs)[0])

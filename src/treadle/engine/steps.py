@@ -13,10 +13,10 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from types import ModuleType
 
 from ..ir.args import HostArg
-from ..runtime.base import Launch
+from ..runtime.base import Buffer, Launch
 from .memory import Memory, transfer
 from .program import Program
 
@@ -37,7 +37,7 @@ class Run:
     program: Program
     inputs: list[Memory]
     outputs: list[Memory]
-    scratch: list[Any]
+    scratch: list[Buffer]
     rounds: Sequence[dict[str, int]]
     filled: Sequence[Memory] = ()
 
@@ -115,7 +115,7 @@ listeners: list[Callable[[Step], None]] = []
 
 
 @functools.cache
-def _lapack() -> Any:
+def _lapack() -> ModuleType:
     from ..ir import lapack  # brings NumPy, which only host calls need at once
 
     return lapack

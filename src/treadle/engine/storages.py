@@ -19,7 +19,7 @@ import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from types import FrameType
-from typing import Any, Protocol, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node
@@ -30,6 +30,10 @@ from ..ir.views import operand
 from .call_scope import is_running
 from .change_counters import changes
 from .realized import Holder, holders, resolve
+
+if TYPE_CHECKING:
+    from .devices import Placement
+    from .memory import Promise
 
 __all__ = [
     "Captured", "Moves", "Storage", "Stored", "base_of", "bases_to_write", "capturing", "claimed",
@@ -75,6 +79,9 @@ class Stored(Holder, Protocol):
     @property
     def _moves(self) -> Moves | None: ...
 
+    @_moves.setter
+    def _moves(self, moves: Moves | None, /) -> None: ...
+
     @property
     def _above(self) -> Sequence[Callable[[], Stored | None]]: ...
 
@@ -83,6 +90,17 @@ class Captured(Stored, Protocol):
     """A tensor as captured functions see it: they tell it what they have done to it."""
 
     grad: Any
+
+    @classmethod
+    def _in_memory(
+        cls, node: Node, device: Placement, requires_grad: bool | None = None
+    ) -> Self: ...
+
+    def requires_grad_(self, requires_grad: bool | None = True) -> Self: ...
+
+    def _to_be(self, buffer: object, promise: Promise) -> Self:
+        """One like it in `buffer`, of which the promise says what it will be."""
+        ...
 
     def _show(self, node: Node) -> None:
         """It has been left with the values of `node`."""

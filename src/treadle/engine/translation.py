@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
 from ..ir.args import TensorBox
@@ -25,10 +25,12 @@ from ..lower.passes import lower
 from ..optimize.heuristic import optimize
 from ..optimize.moves import Schedule
 from ..target import Target
-from .program import packed
+from .program import BoxesFields, Description, EntryFields, packed
 from .report import report_compilation
 
 if TYPE_CHECKING:
+    from ..compile.base import Compiler
+    from ..render.base import Renderer
     from .devices import Opened
 
 __all__ = ["Job", "Translator", "entry_of"]
@@ -50,15 +52,15 @@ class Translator:
 
     device: str
     target: Target
-    renderer: Any
-    compiler: Any
+    renderer: Renderer
+    compiler: Compiler
 
     @classmethod
     def of(cls, opened: Opened) -> Translator:
         """The stages for a device that is open, under the settings that hold now."""
         return cls(opened.name, opened.code_target, opened.renderer, opened.compiler)
 
-    def translate(self, job: Job) -> tuple[dict[str, Any], bytes]:
+    def translate(self, job: Job) -> tuple[Description, bytes]:
         """What the cache keeps of a kernel under the heuristic's moves: a description, and code."""
         with remembered(), choices_of() as made:
             return self.finished(job, *optimize(parse(job.text), self.target), made)
@@ -70,7 +72,7 @@ class Translator:
         schedule: Schedule,
         made: Iterable[str] = (),
         searched: int = 0,
-    ) -> tuple[dict[str, Any], bytes]:
+    ) -> tuple[Description, bytes]:
         """The same for an AST under a schedule, by the choices `made`.
 
         It is the best of so many as were `searched`, if any were.
@@ -82,7 +84,7 @@ class Translator:
         source = self.renderer.render(job.name, lowered.phases, lowered.variables)
         code = self.compiler.compile(source)
         ops, nbytes = job.work
-        description = {
+        description: Description = {
             "name": job.name,
             "entries": [
                 entry_of(f"{job.name}_{number}", phase, lowered.variables, ops + nbytes // 4)
@@ -111,7 +113,7 @@ class Translator:
             )
 
 
-def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> tuple[Any, ...]:
+def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> EntryFields:
     """The fields of the Entry that describes `phase`, as JSON keeps them."""
     grid = loop_size(*phase.grid)
     slots = [(p.arg.slot, param_bytes(p), written) for p, written in phase.params]
@@ -121,7 +123,7 @@ def entry_of(symbol: str, phase: Phase, variables: Sequence[str], work: int) -> 
     return (symbol, grid, phase.launched, slots, places, work, phase.asked, boxes, aligned)
 
 
-def _boxes(param: Node, box: TensorBox) -> tuple[Any, ...]:
+def _boxes(param: Node, box: TensorBox) -> BoxesFields:
     """The fields of a Boxes, as JSON keeps them."""
     size = param.dtype.itemsize
     strides = [size * stride for stride in box.strides]

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,7 +27,7 @@ from ..ir.op import Op
 from ..ir.views import Access
 from ..optimize.moves import Schedule
 from ..optimize.sample import sampled
-from ..runtime.base import Launch
+from ..runtime.base import Buffer, CallList, Launch
 from .agreement import agree, tolerance
 from .prepacked import left_out
 
@@ -54,8 +54,8 @@ class Candidate:
     `packing` is what replays leave out, `rest` all else.
     """
 
-    packing: Any
-    rest: Any
+    packing: CallList | None
+    rest: CallList
     ast: Node
     moves: Schedule
 
@@ -82,7 +82,7 @@ class Trial:
         self._in_place = bool(loaded & set(writes))
         self._lasting = {p.arg.slot for p in self._params if p.arg.lasts}
         self._tolerance = tolerance(nodes) or 0.0
-        self._memory: list[Any] = []
+        self._memory: list[Buffer] = []
         self._fill: Arrays = {}
         self.reference = self._reference()
 
@@ -98,7 +98,7 @@ class Trial:
         once = left_out(compiled, len(self._memory), self._lasting)
         keep = (compiled, scratch, self._memory)
 
-        def calls(phases: Iterable[Any]) -> Any:
+        def calls(phases: Iterable[object]) -> CallList:
             return self._opened.runtime.call_list([Launch([*phases], args)], keep)
 
         phases = list(enumerate(compiled.library.phases))
@@ -123,7 +123,7 @@ class Trial:
         for slot, data in self._fill.items():
             self._write(self._memory[slot], ~data if flipped else data)
 
-    def _filled(self, data: np.ndarray) -> Any:
+    def _filled(self, data: np.ndarray) -> Buffer:
         memory = self._opened.allocator.alloc(max(1, data.size))
         self._write(memory, data)
         return memory
@@ -133,7 +133,7 @@ class Trial:
         self._opened.runtime.read(self._memory[slot], memoryview(data))
         return np.frombuffer(data, np.uint8)
 
-    def _write(self, memory: Any, data: np.ndarray) -> None:
+    def _write(self, memory: object, data: np.ndarray) -> None:
         if data.size:
             self._opened.runtime.write(memory, data.data)
 

@@ -12,12 +12,11 @@ this call's.
 from __future__ import annotations
 
 from collections.abc import Container
-from typing import Any
 
 from ..errors import JitError
 from ..ir.node import Node, toposort
 from ..ir.op import Op
-from ..ir.symbolic import bind, bound_size
+from ..ir.symbolic import Size, bind, bound_size
 from .capture import Capture, bases_of
 from .memory import memory_of
 from .realized import born_since, current, tracked_since
@@ -32,7 +31,7 @@ def renew(capture: Capture) -> None:
     Raises JitError where something else has memory of such a size: it would be left as it is.
     """
     owned = {id(m): m for _, of_one in capture.returned for m in of_one if capture.is_made(m)}
-    sizes: dict[int, Any] = {}
+    sizes: dict[int, Size] = {}
     for run in capture.runs if capture.values else ():
         for (_, size, _), memory in zip(run.program.outputs, run.outputs, strict=True):
             if not isinstance(size, int):
@@ -61,8 +60,6 @@ def _refuse_others(capture: Capture, sizes: Container[int]) -> None:
 
 def sizes_with(capture: Capture, values: dict[str, int]) -> list[int]:
     """How many elements each of `capture.made` has with these values of variables."""
-    if not values:
-        return capture.sizes
     return [bound_size(size, values) for size in capture.sizes]
 
 

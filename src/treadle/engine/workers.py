@@ -13,14 +13,14 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from typing import Any
 
 from .child import Child, parent
+from .program import Description
 from .translation import Job, Translator
 
 __all__ = ["serve", "share"]
 
-Result = tuple[dict[str, Any], bytes]
+Result = tuple[Description, bytes]
 
 # A worker takes 0.3 s of its core to start, as much as compiling two kernels.
 LEAST_JOBS = 6

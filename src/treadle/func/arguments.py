@@ -11,7 +11,7 @@ the function can be it. What it uses of its argument from there counts as consta
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..dtype import DType
@@ -35,7 +35,9 @@ class Arguments:
     Raises UserError for a number that names none, DTypeError for what has no derivatives.
     """
 
-    def __init__(self, operation: str, args: Sequence[Any], argnums: int | Sequence[int]) -> None:
+    def __init__(
+        self, operation: str, args: Sequence[object], argnums: int | Sequence[int]
+    ) -> None:
         self.operation = operation
         self._back: dict[Node, Node] = {}
         self._all = list(args)
@@ -60,16 +62,16 @@ class Arguments:
         """The names, in the order of `inputs`."""
         return list(self._back)
 
-    def call(self, function: Callable[..., Any], kwargs: dict[str, Any]) -> Any:
+    def call(self, function: Callable[..., Any], kwargs: Mapping[str, object]) -> Any:
         """What `function` gives for them. It records gradients, unless it asks for none itself."""
         with no_grad(False):
             return function(*self._all, **kwargs)
 
-    def real(self, tree: Any) -> Any:
+    def real(self, tree: object) -> Any:
         """The tensors of `tree`, computed of the arguments themselves."""
         return trees.mapped(self._real, tree)
 
-    def _real(self, leaf: Any) -> Any:
+    def _real(self, leaf: object) -> object:
         if not isinstance(leaf, Tensor):
             return leaf
         return tensor_of(leaf.node.substitute(self._back), leaf.device)
@@ -92,32 +94,35 @@ def _place(operation: str, number: object, count: int) -> int:
     return number % count
 
 
-def check_tensor(operation: str, what: str, value: object) -> None:
-    """Raises UserError for what is no tensor."""
+def check_tensor(operation: str, what: str, value: object) -> Tensor:
+    """`value`. Raises UserError for what is no tensor."""
     if not isinstance(value, Tensor):
         raise UserError(
             f"[{operation}] {what} is {value!r}, a {type(value).__name__}, where a Tensor is needed"
         )
+    return value
 
 
-def check_inexact(operation: str, what: str, value: Any) -> None:
-    """Raises UserError for what is no tensor, DTypeError for one of integers or truth values."""
-    check_tensor(operation, what, value)
-    if not value.dtype.is_inexact:
+def check_inexact(operation: str, what: str, value: object) -> Tensor:
+    """`value`. Raises UserError for what is no tensor, DTypeError for one of integers or bools."""
+    tensor = check_tensor(operation, what, value)
+    if not tensor.dtype.is_inexact:
         raise DTypeError(
             f"[{operation}] only floats and complex numbers have derivatives; {what} is "
-            f"{value.dtype.name} of shape {value.shape}"
+            f"{tensor.dtype.name} of shape {tensor.shape}"
         )
+    return tensor
 
 
-def check_float(operation: str, what: str, value: Any) -> None:
+def check_float(operation: str, what: str, value: object) -> Tensor:
     """As `check_inexact`, where complex numbers will not do either."""
-    check_inexact(operation, what, value)
-    if value.dtype.is_complex:
+    tensor = check_inexact(operation, what, value)
+    if tensor.dtype.is_complex:
         raise DTypeError(
-            f"[{operation}] {what} is {value.dtype.name} of shape {value.shape}, where floats are "
-            "needed: take .real, .imag or .abs() of it"
+            f"[{operation}] {what} is {tensor.dtype.name} of shape {tensor.shape}, where floats "
+            "are needed: take .real, .imag or .abs() of it"
         )
+    return tensor
 
 
 def tensor_of(node: Node, device: Placement) -> Tensor:

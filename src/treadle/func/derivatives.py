@@ -52,7 +52,7 @@ def grad(
     both = _value_and_grad("grad", func, argnums, has_aux)
 
     @functools.wraps(func)
-    def gradient(*args: Any, **kwargs: Any) -> Any:
+    def gradient(*args: P.args, **kwargs: P.kwargs) -> Any:
         value, found = both(*args, **kwargs)
         return (found, value[1]) if has_aux else found
 
@@ -74,7 +74,7 @@ def _value_and_grad(
     name: str, func: Callable[P, R], argnums: int | Sequence[int], has_aux: bool
 ) -> Callable[P, tuple[R, Any]]:
     @functools.wraps(func)
-    def value_and_gradient(*args: Any, **kwargs: Any) -> Any:
+    def value_and_gradient(*args: P.args, **kwargs: P.kwargs) -> tuple[Any, Any]:
         given = Arguments(name, args, argnums)
         result, aux = split(name, given.call(func, kwargs), has_aux)
         check_float(name, "the function's result", result)
@@ -93,14 +93,14 @@ def _value_and_grad(
 
 @overload
 def vjp(
-    func: Callable[..., R], *primals: Any, has_aux: Literal[False] = ...
+    func: Callable[..., R], *primals: object, has_aux: Literal[False] = ...
 ) -> tuple[R, Callable[[Any], tuple[Any, ...]]]: ...
 @overload
 def vjp(
-    func: Callable[..., tuple[R, A]], *primals: Any, has_aux: Literal[True]
+    func: Callable[..., tuple[R, A]], *primals: object, has_aux: Literal[True]
 ) -> tuple[R, Callable[[Any], tuple[Any, ...]], A]: ...
 @explained
-def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
+def vjp(func: Callable[..., Any], *primals: object, has_aux: bool = False) -> tuple[Any, ...]:
     """(func(*primals), products): `products(cotangents)` are those of vectors with the Jacobian.
 
     `cotangents` has the form and the shapes of the result; `products` gives a tuple, for each
@@ -113,7 +113,7 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
     for path, _, leaf in trees.paired("vjp", "", None, result):
         check_tensor("vjp", f"the function's result{path}", leaf)
 
-    def products(cotangents: Any) -> tuple[Any, ...]:
+    def products(cotangents: object) -> tuple[object, ...]:
         seeds: dict[Node, Node] = {}
         for path, own, leaf in trees.paired("vjp", "cotangents", cotangents, result, prefix=False):
             _check_like("vjp", f"cotangents{path}", own, leaf, "the result")
@@ -129,17 +129,20 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple
 
 @overload
 def jvp(
-    func: Callable[..., R], primals: Sequence[Any], tangents: Sequence[Any],
+    func: Callable[..., R], primals: Sequence[object], tangents: Sequence[object],
     has_aux: Literal[False] = ...,
 ) -> tuple[R, R]: ...  # fmt: skip
 @overload
 def jvp(
-    func: Callable[..., tuple[R, A]], primals: Sequence[Any], tangents: Sequence[Any],
+    func: Callable[..., tuple[R, A]], primals: Sequence[object], tangents: Sequence[object],
     has_aux: Literal[True],
 ) -> tuple[R, R, A]: ...  # fmt: skip
 @explained
 def jvp(
-    func: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
+    func: Callable[..., Any],
+    primals: Sequence[object],
+    tangents: Sequence[object],
+    has_aux: bool = False,
 ) -> tuple[Any, ...]:
     """(func(*primals), the directional derivative of that), in forward mode.
 
@@ -169,7 +172,7 @@ def jvp(
     return (*both, given.real(aux)) if has_aux else both
 
 
-def split(name: str, result: Any, has_aux: bool) -> tuple[Any, Any]:
+def split(name: str, result: object, has_aux: bool) -> tuple[Any, Any]:
     """The result and what comes with it. Raises UserError if it is not two values."""
     if not has_aux:
         return result, None
@@ -186,12 +189,12 @@ def _of_inputs(given: Arguments, found: list[Node | None]) -> list[Node]:
     return [or_zeros(node, x.dtype, x.shape) for node, x in pairs]
 
 
-def _check_like(name: str, what: str, value: Any, like: Tensor, whose: str) -> None:
+def _check_like(name: str, what: str, value: object, like: Tensor, whose: str) -> None:
     """Raises where `value` is no tensor of the shape of `like`, or no floats where that is."""
-    check_tensor(name, what, value)
+    tensor = check_tensor(name, what, value)
     if like.dtype.is_inexact:
         (check_inexact if like.dtype.is_complex else check_float)(name, what, value)
-    if value.shape != like.shape:
+    if tensor.shape != like.shape:
         raise ShapeError(
-            f"[{name}] {what} has shape {value.shape}, {whose} that it belongs to {like.shape}"
+            f"[{name}] {what} has shape {tensor.shape}, {whose} that it belongs to {like.shape}"
         )

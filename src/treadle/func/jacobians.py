@@ -68,7 +68,7 @@ def _jacobian(
     parts: Callable[[Arguments, list[Tensor]], list[list[Node]]],
 ) -> Callable[P, Any]:  # fmt: skip
     @functools.wraps(func)
-    def jacobian(*args: Any, **kwargs: Any) -> Any:
+    def jacobian(*args: P.args, **kwargs: P.kwargs) -> Any:
         given = Arguments(name, args, argnums)
         for number, x in enumerate(given.inputs):
             check_float(name, f"tensor {number} of the arguments", x)

@@ -24,7 +24,11 @@ __all__ = ["scan"]
 
 @explained
 def scan(
-    step: Callable[[Any, Any], tuple[Any, Any]], state: Any, inputs: Any, *, reverse: bool = False
+    step: Callable[[Any, Any], tuple[Any, Any]],
+    state: object,
+    inputs: object,
+    *,
+    reverse: bool = False,
 ) -> tuple[Any, Any]:
     """Steps along the first axis of `inputs`: `(state, out) = step(state, inputs[t])` for each t.
 
@@ -78,7 +82,7 @@ def scan(
     return trees.restored(state, ends), trees.restored(result[1], stacked)
 
 
-def _tensors(what: str, tree: Any) -> list[Tensor]:
+def _tensors(what: str, tree: object) -> list[Tensor]:
     for path, _, leaf in trees.paired("scan", what, None, tree):
         check_tensor("scan", f"{what}{path}", leaf)
     return trees.leaves(tree)
@@ -107,7 +111,7 @@ def _flat(x: Node, steps: int) -> Node:
     return reshape(x, (steps, size))
 
 
-def _following(state: Any, result: Any) -> list[Tensor]:
+def _following(state: object, result: object) -> list[Tensor]:
     """The next state. Raises UserError, ShapeError or DTypeError where it is another kind."""
     pairs = trees.paired("scan", "the next state", result, state, prefix=False)
     for path, new, old in pairs:

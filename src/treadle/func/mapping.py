@@ -25,7 +25,7 @@ R = TypeVar("R")
 
 @explained
 def vmap(
-    func: Callable[P, R], in_dims: Any = 0, out_dims: Any = 0,
+    func: Callable[P, R], in_dims: object = 0, out_dims: object = 0,
     randomness: Literal["error", "different", "same"] = "error",
 ) -> Callable[P, R]:  # fmt: skip
     """`func` for every example of a batch, in one graph: it is called once, on one of them.
@@ -45,7 +45,7 @@ def vmap(
         raise UserError(f'[vmap] randomness is "error", "different" or "same", not {randomness!r}')
 
     @functools.wraps(func)
-    def batched(*args: Any, **kwargs: Any) -> Any:
+    def batched(*args: P.args, **kwargs: P.kwargs) -> Any:
         axes = [_Axis(*pair) for pair in trees.paired("vmap", "in_dims", in_dims, args)]
         examples = Examples(_size(axes), randomness)
         inputs = trees.restored(args, [axis.example(examples) for axis in axes])
@@ -64,19 +64,19 @@ def vmap(
 class _Axis:
     """One leaf of the arguments and its axis of examples, if it has one."""
 
-    def __init__(self, path: str, dim: Any, leaf: Any) -> None:
+    def __init__(self, path: str, dim: object, leaf: Any) -> None:
         self.path, self.leaf, self.axis = path, leaf, None
         if dim is None:
             return
-        _check_dim("in_dims", path, dim)
+        axis = _checked_dim("in_dims", path, dim)
         check_tensor("vmap", f"args{path}, mapped by in_dims {dim},", leaf)
         if not leaf.ndim:
             raise ShapeError(
                 f"[vmap] args{path} has shape (), and no axis of examples: give it the in_dims None"
             )
-        self.axis = resolve_axis("vmap", dim, leaf.ndim)
+        self.axis = resolve_axis("vmap", axis, leaf.ndim)
 
-    def example(self, examples: Examples) -> Any:
+    def example(self, examples: Examples) -> object:
         """What the function sees."""
         x = self.leaf
         if self.axis is None:
@@ -86,9 +86,10 @@ class _Axis:
         return Tensor._of(one, x.device, x.requires_grad)
 
 
-def _check_dim(what: str, path: str, dim: object) -> None:
+def _checked_dim(what: str, path: str, dim: object) -> int:
     if isinstance(dim, bool) or not isinstance(dim, int):
         raise UserError(f"[vmap] {what}{path} is an axis or None, not {dim!r}")
+    return dim
 
 
 def _size(axes: list[_Axis]) -> int:
@@ -106,7 +107,7 @@ def _size(axes: list[_Axis]) -> int:
     return mapped[0][1]
 
 
-def _output(path: str, dim: Any, leaf: Tensor, node: Node | None, size: int) -> Tensor:
+def _output(path: str, dim: object, leaf: Tensor, node: Node | None, size: int) -> Tensor:
     """A result of all examples, its axis of them at `dim`."""
     if dim is None:
         if node is not None:
@@ -114,8 +115,7 @@ def _output(path: str, dim: Any, leaf: Tensor, node: Node | None, size: int) -> 
                 f"[vmap] out_dims{path} is None, but the result{path} differs between examples"
             )
         return leaf
-    _check_dim("out_dims", path, dim)
-    axis = resolve_axis("vmap", dim, leaf.ndim + 1)
+    axis = resolve_axis("vmap", _checked_dim("out_dims", path, dim), leaf.ndim + 1)
     node = repeated(leaf.node, size) if node is None else node
     order = list(range(1, leaf.ndim + 1))
     return tensor_of(move_axes(node, (*order[:axis], 0, *order[axis:])), leaf.device)

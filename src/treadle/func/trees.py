@@ -8,11 +8,14 @@ paired("vmap", "in_dims", (0, None), args)  ->  (path, 0 or None, leaf) for each
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias, TypeGuard
 
 from ..errors import UserError
 
 __all__ = ["Pair", "leaves", "mapped", "paired", "restored"]
+
+
+_Inner: TypeAlias = tuple[object, ...] | list[object] | dict[object, object]
 
 
 class Pair(NamedTuple):
@@ -23,14 +26,14 @@ class Pair(NamedTuple):
     leaf: Any
 
 
-def leaves(tree: Any) -> list[Any]:
+def leaves(tree: object) -> list[Any]:
     """What is in `tree`, in order."""
     if not _is_inner(tree):
         return [tree]
     return [leaf for _, item in _items(tree) for leaf in leaves(item)]
 
 
-def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
+def mapped(function: Callable[[Any], object], tree: object) -> Any:
     """`tree` with `function` applied to every leaf."""
     if not _is_inner(tree):
         return function(tree)
@@ -42,14 +45,14 @@ def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
     return tuple(items) if isinstance(tree, tuple) else items
 
 
-def restored(tree: Any, values: Iterable[Any]) -> Any:
+def restored(tree: object, values: Iterable[object]) -> Any:
     """`tree` with other leaves, in order."""
     following = iter(values)
     return mapped(lambda leaf: next(following), tree)
 
 
 def paired(
-    name: str, what: str, other: Any, tree: Any, prefix: bool = True, path: str = ""
+    name: str, what: str, other: object, tree: object, prefix: bool = True, path: str = ""
 ) -> list[Pair]:
     """Every leaf of `tree` with what stands for it in `other`, which is called `what`.
 
@@ -58,7 +61,7 @@ def paired(
     """
     if not _is_inner(other) and (prefix or not _is_inner(tree)):
         return [Pair(path + place, other, leaf) for place, leaf in _placed(tree)]
-    if _form(other) != _form(tree):
+    if not _is_inner(other) or not _is_inner(tree) or _form(other) != _form(tree):
         raise UserError(
             f"[{name}] {what}{path} is {_shown(other)} for {_shown(tree)}: their forms have to be "
             "the same" + (", or one value be for all below it" if prefix else "")
@@ -71,28 +74,26 @@ def paired(
     ]
 
 
-def _placed(tree: Any) -> list[tuple[str, Any]]:
+def _placed(tree: object) -> list[tuple[str, object]]:
     if not _is_inner(tree):
         return [("", tree)]
     return [(f"[{k!r}]{place}", leaf) for k, item in _items(tree) for place, leaf in _placed(item)]
 
 
-def _is_inner(tree: Any) -> bool:
+def _is_inner(tree: object) -> TypeGuard[_Inner]:
     return isinstance(tree, (tuple, list, dict))
 
 
-def _items(tree: Any) -> Iterable[tuple[Any, Any]]:
+def _items(tree: _Inner) -> Iterable[tuple[object, object]]:
     return tree.items() if isinstance(tree, dict) else enumerate(tree)
 
 
-def _form(tree: Any) -> Any:
+def _form(tree: _Inner) -> set[object]:
     """Tuples and lists stand for each other."""
-    if not _is_inner(tree):
-        return None
     return {key for key, _ in _items(tree)}
 
 
-def _shown(tree: Any) -> str:
+def _shown(tree: object) -> str:
     if isinstance(tree, dict):
         return f"a dict of {', '.join(map(repr, tree))}"
     kind = type(tree).__name__

@@ -6,8 +6,6 @@ torch.compile(model, backend="treadle")         interop/dynamo.py
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..explained import explained
 from ..tensor import Tensor
 
@@ -15,7 +13,7 @@ __all__ = ["from_dlpack"]
 
 
 @explained
-def from_dlpack(x: Any, *, device: str | None = None, copy: bool | None = None) -> Tensor:
+def from_dlpack(x: object, *, device: str | None = None, copy: bool | None = None) -> Tensor:
     """The memory of another library's array, in its shape and dtype: `Tensor.from_dlpack`.
 
     Shared, or copied where `copy` and `device` ask for that. Raises ExchangeError (a BufferError),

@@ -363,10 +363,10 @@ def _convolution(
 
 @means(aten.convolution_backward.default)
 def _convolution_backward(
-    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: Any, stride: Sequence[int],
+    gradient: Tensor, x: Tensor, weight: Tensor, bias_sizes: object, stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], transposed: bool,
-    output_padding: Sequence[int], groups: int, wanted: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    output_padding: Sequence[int], groups: int, wanted: Sequence[bool],
+) -> tuple[Tensor | None, ...]:  # fmt: skip
     result = _convolution(
         x, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )

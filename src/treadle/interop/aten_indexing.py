@@ -49,12 +49,12 @@ def _arange(
 
 
 @means(aten.embedding.default)
-def _embedding(table: Tensor, index: Tensor, *how: Any) -> Tensor:
+def _embedding(table: Tensor, index: Tensor, *how: object) -> Tensor:
     return table._pick_checked("embedding", 0, index)
 
 
 @means(aten.index.Tensor)
-def _index(x: Tensor, indices: Any) -> Tensor:
+def _index(x: Tensor, indices: Sequence[Tensor | None]) -> Tensor:
     return x[tuple(slice(None) if one is None else one for one in indices)]
 
 

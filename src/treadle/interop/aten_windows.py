@@ -73,7 +73,9 @@ def _each(rank: int, value: int | Sequence[int]) -> tuple[int, ...]:
     return sizes if len(sizes) == rank else sizes * rank
 
 
-def _windows(rank: int, kernel: Sequence[int], stride: Sequence[int]) -> tuple[Any, Any]:
+def _windows(
+    rank: int, kernel: Sequence[int], stride: Sequence[int]
+) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Kernel and stride, which is the kernel's size where it is not given."""
     return _each(rank, kernel), _each(rank, stride or kernel)
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -47,7 +48,10 @@ _VIEWS = frozenset((
 
 
 # What an operator's arguments have to be like, where not all are known.
-ONLY_IF: dict[Any, Any] = {**aten_indexing.ONLY_IF, **aten_windows.ONLY_IF}
+ONLY_IF: dict[object, Callable[[torch.fx.Node], bool]] = {
+    **aten_indexing.ONLY_IF,
+    **aten_windows.ONLY_IF,
+}
 
 # So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
 _SIZES = 8
@@ -56,14 +60,14 @@ _SIZES = 8
 class _Known(OperatorSupportBase):
     """The nodes of a graph that treadle computes."""
 
-    def is_node_supported(self, submodules: Any, node: torch.fx.Node) -> bool:
+    def is_node_supported(self, submodules: object, node: torch.fx.Node) -> bool:
         if node.op != "call_function" or not _is_plain(node):
             return False
         if not all(_is_plain(given) or _is_size(given) for given in node.all_input_nodes):
             return False
         if node.target is operator.getitem:
             return self.is_node_supported(submodules, node.all_input_nodes[0])
-        is_fit: Any = ONLY_IF.get(node.target, _always)
+        is_fit = ONLY_IF.get(node.target, _always)
         return node.target in MEANINGS and is_fit(node)
 
 
@@ -78,7 +82,7 @@ def _is_plain(node: torch.fx.Node) -> bool:
     return all(item is None or _is_plain_tensor(item) for item in listed) and value is not None
 
 
-def _is_plain_tensor(value: Any) -> bool:
+def _is_plain_tensor(value: object) -> bool:
     if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
         return False
     if value.is_complex():  # PyTorch's own may be conjugated in name alone
@@ -109,10 +113,10 @@ class _Part(torch.nn.Module):
         bases = dict.fromkeys(map(_base_of, self._results))
         self._computed = [node for node in bases if node.op != "placeholder"]
         self._is_symbolic = any(_is_symbolic(node.meta["val"]) for node in self._inputs)
-        self._calls_of: Counter[Any] = Counter()
-        self._captures: dict[Any, TinyJit[..., Any]] = {}
+        self._calls_of: Counter[tuple[object, ...]] = Counter()
+        self._captures: dict[tuple[object, ...], TinyJit[..., list[Tensor]]] = {}
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: object) -> object:
         """What the graph returns: computed by treadle, and moved by PyTorch."""
         captured = self._capture(inputs)
         if captured is None:
@@ -126,7 +130,7 @@ class _Part(torch.nn.Module):
         results = tuple(_moved(node, values) for node in self._results)
         return results if self._is_tuple else results[0]
 
-    def _capture(self, inputs: tuple[Any, ...]) -> TinyJit[..., Any] | None:
+    def _capture(self, inputs: tuple[object, ...]) -> TinyJit[..., list[Tensor]] | None:
         """The capture for the sizes of `inputs`; None where they may never come again."""
         key = tuple(map(_sizes, inputs)) if self._is_symbolic else ()
         found = self._captures.get(key)
@@ -139,7 +143,9 @@ class _Part(torch.nn.Module):
         self._captures[key] = found = TinyJit(functools.partial(self._run, sizes))
         return found
 
-    def _run(self, sizes: dict[torch.fx.Node, tuple[int, ...] | int], *inputs: Tensor) -> Any:
+    def _run(
+        self, sizes: dict[torch.fx.Node, tuple[int, ...] | int], *inputs: Tensor
+    ) -> list[Tensor]:
         """The graph on tensors of treadle's, whose shapes are known."""
         given = iter(inputs)
         values: dict[torch.fx.Node, Any] = {
@@ -162,7 +168,7 @@ def _base_of(node: torch.fx.Node) -> torch.fx.Node:
     return node
 
 
-def _moved(node: torch.fx.Node, values: dict[torch.fx.Node, Any]) -> Any:
+def _moved(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
     """A chain of views, down to one of `values`, in PyTorch."""
     if node in values:
         return values[node]
@@ -178,17 +184,17 @@ def _of_dtype(value: Any, wanted: Any) -> Any:
     return None if value is None else value.cast(_from_torch_dtype(wanted.dtype))
 
 
-def _is_symbolic(value: Any) -> bool:
+def _is_symbolic(value: object) -> bool:
     sizes = value.shape if isinstance(value, torch.Tensor) else (value,)
     return not all(isinstance(size, int) for size in sizes)
 
 
-def _sizes(given: Any) -> Any:
+def _sizes(given: object) -> Any:
     """The shape of a tensor; a number is what it is."""
     return tuple(given.shape) if isinstance(given, torch.Tensor) else given
 
 
-def _compiled(graph: torch.fx.GraphModule, example_inputs: Any) -> Any:
+def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:
     """A traced graph with each stretch that the table knows as a part of treadle's."""
     partitioner = CapabilityBasedPartitioner(graph, _Known(), allows_single_node_partition=True)
     fused = partitioner.partition_and_fuse()

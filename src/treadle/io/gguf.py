@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import math
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
@@ -43,6 +44,9 @@ _PLAIN: dict[int, DType] = {
     0: dtypes.float32, 1: dtypes.float16, 24: dtypes.int8, 25: dtypes.int16, 26: dtypes.int32,
     27: dtypes.int64, 28: dtypes.float64, 30: dtypes.bfloat16,
 }  # fmt: skip
+
+
+Value: TypeAlias = "str | float | list[Value]"  # of metadata; a float is any number, or a bool
 
 
 @explained
@@ -75,7 +79,7 @@ class _Info:
     end: int
 
 
-def _load(data: np.ndarray) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _load(data: np.ndarray) -> tuple[dict[str, Value], dict[str, Tensor]]:
     reader = _Reader(data)
     if reader.take(4).tobytes() != _MAGIC:
         raise _Unsound("it does not begin with 'GGUF'")
@@ -83,7 +87,7 @@ def _load(data: np.ndarray) -> tuple[dict[str, Any], dict[str, Tensor]]:
     if version not in _VERSIONS:
         raise _Unsound(f"its version is {version}; {' and '.join(map(str, _VERSIONS))} are read")
     tensor_count, pair_count = reader.count("<Q", 24), reader.count("<Q", 13)
-    metadata: dict[str, Any] = {}
+    metadata: dict[str, Value] = {}
     for _ in range(pair_count):
         name = reader.new_name(metadata)
         metadata[name] = reader.value(reader.number("<I"))
@@ -157,13 +161,13 @@ class _Reader:
         # vocabularies hold pieces of characters: what is no UTF-8 stays as it is, in surrogates
         return self.take(self.count("<Q", 1)).tobytes().decode("utf-8", "surrogateescape")
 
-    def new_name(self, known: dict[str, Any]) -> str:
+    def new_name(self, known: Mapping[str, object]) -> str:
         name = self.string()
         if name in known:
             raise _Unsound(f"the name {name!r:.100} comes twice")
         return name
 
-    def value(self, kind: int, depth: int = 0) -> Any:
+    def value(self, kind: int, depth: int = 0) -> Value:
         """A metadata value; arrays are lists."""
         if kind == _STRING:
             return self.string()
@@ -171,7 +175,7 @@ class _Reader:
             return self._array(depth + 1)
         return self._scalars(kind, 1)[0]
 
-    def _array(self, depth: int) -> list[Any]:
+    def _array(self, depth: int) -> list[Value]:
         if depth > _MOST_DEPTH:
             raise _Unsound(f"arrays in arrays go deeper than {_MOST_DEPTH}")
         kind = self.number("<I")
@@ -180,7 +184,7 @@ class _Reader:
             return [self.value(kind, depth) for _ in range(count)]
         return self._scalars(kind, self.count("<Q", 1))
 
-    def _scalars(self, kind: int, count: int) -> list[Any]:
+    def _scalars(self, kind: int, count: int) -> list[Value]:
         if kind not in _SCALARS:
             raise _Unsound(f"a value has the unknown type {kind}")
         dtype = _SCALARS[kind]

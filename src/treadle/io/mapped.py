@@ -100,8 +100,8 @@ class TensorIO(io.BufferedReader):
 
 
 class _BytesReader(io.RawIOBase):
-    def __init__(self, data: Any) -> None:
-        self._data, self._at = memoryview(data), 0
+    def __init__(self, data: np.ndarray) -> None:
+        self._data, self._at = data.data, 0
 
     def readable(self) -> bool:
         return True

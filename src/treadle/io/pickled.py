@@ -13,7 +13,7 @@ from __future__ import annotations
 import pickletools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import UserError
 
@@ -28,7 +28,10 @@ class PickleError(UserError):
 class Call:
     """A function that a pickle may call; it must raise PickleError for arguments it cannot take."""
 
-    function: Callable[..., Any]
+    function: Callable[..., object]
+
+
+T = TypeVar("T")
 
 
 class _Mark:
@@ -45,7 +48,7 @@ _EMPTY: dict[str, Callable[[], object]] = {
     "EMPTY_LIST": list, "EMPTY_DICT": dict, "EMPTY_TUPLE": tuple, "EMPTY_SET": set,
 }  # fmt: skip
 _TUPLES = {"TUPLE1": 1, "TUPLE2": 2, "TUPLE3": 3}
-_FROM_MARK: dict[str, Callable[[list[Any]], Any]] = {
+_FROM_MARK: dict[str, Callable[[list[object]], object]] = {
     "TUPLE": tuple, "LIST": list, "FROZENSET": lambda items: frozenset(plain_keys(items)),
     "DICT": lambda items: _filled({}, items),
 }  # fmt: skip
@@ -54,7 +57,9 @@ _NOTHING = frozenset(("PROTO", "FRAME"))
 
 
 def load(
-    data: bytes, names: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None
+    data: bytes,
+    names: Mapping[str, object],
+    persistent: Callable[[object], object] | None = None,
 ) -> Any:
     """The value that a pickle describes.
 
@@ -76,18 +81,18 @@ class _Machine:
     """A stack of values, and a memo of those that are used again."""
 
     def __init__(
-        self, names: Mapping[str, Any], persistent: Callable[[Any], Any] | None = None
+        self, names: Mapping[str, object], persistent: Callable[[object], object] | None = None
     ) -> None:
         self._names, self._persistent = names, persistent
-        self._stack: list[Any] = []
-        self._memo: dict[int, Any] = {}
+        self._stack: list[object] = []
+        self._memo: dict[int, object] = {}
 
-    def result(self) -> Any:
+    def result(self) -> object:
         """The value at STOP, the one that is left."""
         (value,) = self._stack
         return self._plain(value)
 
-    def run(self, name: str, argument: Any) -> None:
+    def run(self, name: str, argument: object) -> None:
         """One instruction of `pickletools`."""
         if name in _NOTHING or name == "STOP":
             return
@@ -109,21 +114,21 @@ class _Machine:
                 raise PickleError(f"the pickle has the instruction {name}, which is not allowed")
             step(self, argument)
 
-    def _pop(self) -> Any:
+    def _pop(self) -> object:
         return self._plain(self._stack.pop())
 
-    def _plain(self, value: Any) -> Any:
+    def _plain(self, value: object) -> object:
         if value is _MARK:
             raise PickleError("the pickle is broken: a mark where a value should be")
         return value
 
-    def _pop_to_mark(self) -> list[Any]:
-        items: list[Any] = []
+    def _pop_to_mark(self) -> list[object]:
+        items: list[object] = []
         while (value := self._stack.pop()) is not _MARK:
             items.append(value)
         return items[::-1]
 
-    def _top(self, kind: type[Any]) -> Any:
+    def _top(self, kind: type[T]) -> T:
         value = self._stack[-1]
         if not isinstance(value, kind):
             raise PickleError(f"the pickle fills a {type(value).__name__}, not a {kind.__name__}")
@@ -132,7 +137,7 @@ class _Machine:
     def _mark(self, _: object) -> None:
         self._stack.append(_MARK)
 
-    def _store(self, index: Any) -> None:
+    def _store(self, index: int | None) -> None:
         self._memo[len(self._memo) if index is None else index] = self._plain(self._stack[-1])
 
     def _fetch(self, index: int) -> None:
@@ -165,7 +170,7 @@ class _Machine:
         name, module = self._pop(), self._pop()
         self._stack.append(self._named(module, name))
 
-    def _named(self, module: Any, name: Any) -> Any:
+    def _named(self, module: object, name: object) -> object:
         full = f"{module}.{name}" if isinstance(module, str) and isinstance(name, str) else ""
         if full not in self._names:
             raise PickleError(
@@ -202,12 +207,12 @@ _STEPS: dict[str, Callable[[_Machine, Any], object]] = {
 }  # fmt: skip
 
 
-def _filled(table: dict[Any, Any], items: list[Any]) -> dict[Any, Any]:
+def _filled(table: dict[object, object], items: list[object]) -> dict[object, object]:
     table.update(zip(plain_keys(items[::2]), items[1::2], strict=True))
     return table
 
 
-def plain_keys(values: list[Any]) -> list[Any]:
+def plain_keys(values: list[object]) -> list[object]:
     """`values`, if they are plain: the hash of tuples in tuples would exhaust the C stack.
 
     Raises PickleError for any other.

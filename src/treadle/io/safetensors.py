@@ -17,13 +17,16 @@ import math
 import os
 import tempfile
 from collections.abc import Mapping
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias, TypedDict, TypeGuard
 
 from ..dtype import DType, dtypes
 from ..errors import DTypeError, UserError
 from ..explained import explained
 from ..tensor import Tensor
 from .mapped import Source, label_of, mapped, tensor_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["safe_load", "safe_load_metadata", "safe_save"]
 
@@ -98,7 +101,7 @@ def _header(
     tensors: Mapping[str, Tensor], order: list[str], metadata: Mapping[str, str] | None
 ) -> bytes:
     kinds = {dtype: kind for kind, dtype in NAMES.items()}
-    entries: dict[str, Any] = {_METADATA: dict(metadata)} if metadata else {}
+    entries: dict[str, object] = {_METADATA: dict(metadata)} if metadata else {}
     entries |= dict.fromkeys(tensors)  # the header keeps the order in which they were given
     offset = 0
     for name in order:
@@ -147,11 +150,22 @@ def safe_load_metadata(t: Source) -> tuple[Tensor, int, dict[str, Any]]:
     return tensor_of(data, dtypes.uint8, (len(data),)), start, header
 
 
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
+
+
+class _Entry(TypedDict):
+    """What the header says of a tensor."""
+
+    dtype: str
+    shape: list[int]
+    data_offsets: list[int]
+
+
 def _unsound(label: str, why: object) -> UserError:
     return UserError(f"[safe_load] {label} is no safetensors file: {why}")
 
 
-def _parse(data: Any, label: str) -> tuple[int, dict[str, Any]]:
+def _parse(data: np.ndarray, label: str) -> tuple[int, dict[str, Json]]:
     """Where the data begin, and the header."""
     length = int.from_bytes(data[:_LENGTH_BYTES].tobytes(), "little")
     start = _LENGTH_BYTES + length
@@ -172,7 +186,7 @@ def _parse(data: Any, label: str) -> tuple[int, dict[str, Any]]:
     return start, header
 
 
-def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _table(pairs: list[tuple[str, Json]]) -> dict[str, Json]:
     table = dict(pairs)
     if len(table) < len(pairs):
         names = [name for name, _ in pairs]
@@ -182,7 +196,7 @@ def _table(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _entries(
-    header: dict[str, Any], nbytes: int, label: str
+    header: Mapping[str, object], nbytes: int, label: str
 ) -> dict[str, tuple[DType, tuple[int, ...], int, int]]:
     """(dtype, shape, begin, end) of each tensor; together they cover `nbytes` bytes once."""
     found = {
@@ -199,7 +213,7 @@ def _entries(
     return found
 
 
-def _fields(name: str, entry: Any, nbytes: int) -> tuple[DType, tuple[int, ...], int, int]:
+def _fields(name: str, entry: object, nbytes: int) -> tuple[DType, tuple[int, ...], int, int]:
     if not _is_well_formed(entry):
         raise UserError(f"[safe_load] {name!r} has a malformed header entry: {entry!r:.200}")
     kind, shape, (begin, end) = entry["dtype"], tuple(entry["shape"]), entry["data_offsets"]
@@ -214,7 +228,7 @@ def _fields(name: str, entry: Any, nbytes: int) -> tuple[DType, tuple[int, ...],
     return dtype, shape, begin, end
 
 
-def _is_well_formed(entry: Any) -> bool:
+def _is_well_formed(entry: object) -> TypeGuard[_Entry]:
     if not isinstance(entry, dict) or entry.keys() != _FIELDS or type(entry["dtype"]) is not str:
         return False
     shape, offsets = entry["shape"], entry["data_offsets"]

@@ -15,7 +15,7 @@ import zipfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeGuard
 
 from ..dtype import DType, _to_np_dtype, dtypes
 from ..errors import UserError
@@ -94,7 +94,7 @@ class _Archive:
         if order != b"little":
             raise PickleError(f"its byte order is {order!r:.40}; only b'little' is read")
         self._bases: dict[_Storage, Tensor] = {}
-        self._views: dict[Any, Tensor] = {}
+        self._views: dict[tuple[object, ...], Tensor] = {}
 
     def value(self) -> Any:
         """What the pickle describes."""
@@ -113,7 +113,7 @@ class _Archive:
         begin, end = self._records[full]
         return self._data[begin:end]
 
-    def _names(self) -> Mapping[str, Any]:
+    def _names(self) -> Mapping[str, object]:
         """What the pickle may ask for."""
         return {
             **_STORAGES,
@@ -129,9 +129,11 @@ class _Archive:
             "torch._utils._rebuild_parameter": Call(_parameter),
         }
 
-    def _storage(self, found: Any) -> _Storage:
+    def _storage(self, found: object) -> _Storage:
         """The storage of a persistent id."""
-        parts: Any = found if type(found) is tuple and len(found) == 5 else (None,) * 5
+        parts: tuple[object, ...] = (
+            found if type(found) is tuple and len(found) == 5 else (None,) * 5
+        )
         kind, dtype, key, _, size = parts
         if kind != "storage" or not isinstance(dtype, DType) or type(key) is not str:
             raise PickleError("a persistent id is no reference to a storage")
@@ -144,7 +146,7 @@ class _Archive:
             )
         return _Storage(key, dtype, size)
 
-    def _tensor(self, *arguments: Any, typed: bool = False) -> Tensor:
+    def _tensor(self, *arguments: object, typed: bool = False) -> Tensor:
         """A view of a storage: (storage, offset, sizes, strides, ...); `typed`: of a dtype."""
         if len(arguments) < (7 if typed else 4):
             raise PickleError(f"a tensor needs more than {len(arguments)} arguments")
@@ -153,7 +155,7 @@ class _Archive:
             raise PickleError(f"a tensor is made of a {type(storage).__name__}, not a storage")
         if typed:
             storage = _retyped(storage, arguments[6])
-        _check_view(storage, offset, sizes, strides)
+        offset, sizes, strides = _checked_view(storage, offset, sizes, strides)
         key = (storage, offset, sizes, strides)
         if key not in self._views:
             self._views[key] = self._view(storage, offset, sizes, strides)
@@ -240,29 +242,32 @@ def _place(data: np.ndarray, info: zipfile.ZipInfo) -> tuple[int, int]:
     return begin, begin + info.file_size
 
 
-def _is_size(value: Any) -> bool:
+def _is_size(value: object) -> TypeGuard[int]:
     return type(value) is int and value >= 0
 
 
-def _is_shape(value: Any) -> bool:
+def _is_shape(value: object) -> TypeGuard[tuple[int, ...]]:
     return isinstance(value, tuple) and len(value) <= _MOST_AXES and all(map(_is_size, value))
 
 
-def _check_view(storage: _Storage, offset: Any, sizes: Any, strides: Any) -> None:
-    """Raises PickleError where a view is not inside of its storage."""
+def _checked_view(
+    storage: _Storage, offset: object, sizes: object, strides: object
+) -> tuple[int, tuple[int, ...], tuple[int, ...]]:
+    """Offset, sizes and strides. Raises PickleError where a view is not inside of its storage."""
     if not (_is_size(offset) and _is_shape(sizes) and _is_shape(strides)):
         raise PickleError("the offset, shape and strides of a tensor are not whole numbers")
     if len(sizes) != len(strides):
         raise PickleError(f"the shape {sizes} and the strides {strides} do not fit")
     if 0 in sizes:
         check_shape(sizes, storage.dtype)
-        return
+        return offset, sizes, strides
     last = offset + sum((n - 1) * step for n, step in zip(sizes, strides, strict=True))
     if last >= storage.size:
         raise PickleError(
             f"a tensor of shape {sizes}, strides {strides} and offset {offset} reaches element "
             f"{last} of a storage of {storage.size}"
         )
+    return offset, sizes, strides
 
 
 def _row_major(sizes: tuple[int, ...]) -> tuple[int | None, ...]:
@@ -271,41 +276,41 @@ def _row_major(sizes: tuple[int, ...]) -> tuple[int | None, ...]:
     return tuple(step if size > 1 else None for size, step in zip(sizes, steps, strict=True))
 
 
-def _retyped(storage: _Storage, dtype: Any) -> _Storage:
+def _retyped(storage: _Storage, dtype: object) -> _Storage:
     if not isinstance(dtype, DType) or storage.size % dtype.itemsize:
         raise PickleError(f"a storage of {storage.size} bytes does not fit a tensor's dtype")
     return _Storage(storage.key, dtype, storage.size // dtype.itemsize)
 
 
-def _ordered_dict() -> dict[Any, Any]:
+def _ordered_dict() -> dict[object, object]:
     return {}  # its items follow
 
 
-def _set(items: Any) -> set[Any]:
+def _set(items: object) -> set[object]:
     if not isinstance(items, list):
         raise PickleError("a set is made of something that is no list")
     return set(plain_keys(items))
 
 
-def _size(sizes: Any = ()) -> tuple[int, ...]:
+def _size(sizes: object = ()) -> tuple[int, ...]:
     if not isinstance(sizes, (tuple, list)) or not _is_shape(tuple(sizes)):
         raise PickleError("a torch.Size is no tuple of whole numbers")
     return tuple(sizes)
 
 
-def _device(kind: Any, index: Any = None) -> str:
+def _device(kind: object, index: object = None) -> str:
     if type(kind) is not str or not (index is None or _is_size(index)):
         raise PickleError("a torch.device is no name and number")
     return kind if index is None else f"{kind}:{index}"
 
 
-def _encoded(text: Any, encoding: Any) -> bytes:
+def _encoded(text: object, encoding: object) -> bytes:
     if not isinstance(text, str) or encoding != "latin1":
         raise PickleError("bytes are not encoded as latin1")
     return text.encode("latin1")
 
 
-def _parameter(*arguments: Any) -> Tensor:
+def _parameter(*arguments: object) -> Tensor:
     if not arguments or not isinstance(arguments[0], Tensor):
         raise PickleError("a parameter is made of something that is no tensor")
     return arguments[0]

@@ -170,7 +170,7 @@ class HostArg:
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[str, ...]
     number: int = 0
-    options: tuple[Any, ...] = ()
+    options: tuple[object, ...] = ()
 
 
 @dataclass(frozen=True)

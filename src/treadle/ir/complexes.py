@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import DTypeError
 from ..explained import EXPLAINING
+from .args import ReduceArg, ScanArg, ScatterArg
 from .op import OF_COMPLEX, Op
 
 if TYPE_CHECKING:
@@ -21,13 +22,13 @@ __all__ = ["check_complex"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _ORDERING = frozenset((Op.CMPLT, Op.MAX, Op.MIN, Op.SORT))
-_COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))
+_COMBINING = (ReduceArg, ScanArg, ScatterArg)
 
 
-def check_complex(op: Op, dtype: DType, src: tuple[AnyNode, ...], arg: Any) -> None:
+def check_complex(op: Op, dtype: DType, src: tuple[AnyNode, ...], arg: object) -> None:
     """Raises DTypeError where `op` on `src`, the first of which is complex, has no meaning."""
     name = src[0].dtype.name
-    combining = arg.op if op in _COMBINING else None
+    combining = arg.op if isinstance(arg, _COMBINING) else None
     if op in _ORDERING or combining in _ORDERING:
         raise DTypeError(
             f"[{_called(op)}] {name} numbers have no order; use .abs(), .real or .imag of them"

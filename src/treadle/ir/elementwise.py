@@ -13,7 +13,6 @@ import functools
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ def numpy_dtype(dtype: DType) -> np.dtype:
     return np.dtype(np.int64) if dtype.kind == "index" else numpy_names()[dtype.scalar]
 
 
-def constant_array(dtype: DType, value: Any) -> Array:
+def constant_array(dtype: DType, value: complex) -> Array:
     """`value` as a 0-d array of `dtype`."""
     return np.array(value, numpy_dtype(dtype))
 
@@ -60,7 +59,7 @@ def _power(a: Array, b: Array) -> Array:
     return np.where((b == 0.5) & ((a == 0) | (a == -math.inf)), np.abs(a), result)
 
 
-def _in_double(function: Callable[..., Any]) -> Callable[..., Array]:
+def _in_double(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda *args: function(*(np.asarray(a, np.float64) for a in args))
 
 
@@ -142,7 +141,7 @@ def _complex(a: Array, b: Array) -> Array:
     return out
 
 
-ELEMENTWISE: dict[Op, Callable[..., Any]] = {
+ELEMENTWISE: dict[Op, Callable[..., Array]] = {
     **{op: _in_double(getattr(np, info.numpy)) for op, info in INFO.items() if info.numpy},
     Op.NEG: _negate,
     Op.RECIP: lambda a: a.dtype.type(1) / a,

@@ -12,10 +12,13 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING
 
 from ..dtype import DType
 from .op import COMPARE, TRANSCENDENTAL, Op
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["can_fold", "fold_bits", "fold_scalar", "round_to"]
 
@@ -52,7 +55,9 @@ _INDEX: dict[Op, Callable[..., int]] = {
 }
 
 
-def fold_scalar(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
+def fold_scalar(
+    op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[complex, ...]
+) -> complex:
     """The value of `op` on the constants `args` of `types`, as a Python scalar of `dtype`."""
     folded = _fold_whole(op, dtype, types, args)
     if folded is not None:
@@ -63,7 +68,9 @@ def fold_scalar(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any,
     return _scalar(dtype, apply_alu(op, dtype, types, arrays)[()])
 
 
-def _fold_whole(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any, ...]) -> Any:
+def _fold_whole(
+    op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[complex, ...]
+) -> complex | None:
     """Indices, integers and bools where Python's numbers, wrapped, are right; else None."""
     if types[-1].is_inexact or dtype.is_inexact:
         return None
@@ -74,11 +81,11 @@ def _fold_whole(op: Op, dtype: DType, types: tuple[DType, ...], args: tuple[Any,
     return None
 
 
-def _scalar(dtype: DType, value: Any) -> Any:
+def _scalar(dtype: DType, value: np.ndarray | np.generic) -> complex:
     return dtype.as_const(value.item() if dtype.is_complex else value)
 
 
-def fold_bits(dtype: DType, kind: DType, value: Any) -> Any:
+def fold_bits(dtype: DType, kind: DType, value: complex) -> complex | None:
     """BITCAST of the constant `value` from `kind` to `dtype`; None for what has no such bits."""
     if dtype.kind not in _RAW or kind.kind not in _RAW:
         return None
@@ -93,9 +100,9 @@ def fold_bits(dtype: DType, kind: DType, value: Any) -> Any:
 _RAW = ("int", "uint", "float")
 
 
-def round_to(dtype: DType, value: Any) -> Any:
+def round_to(dtype: DType, value: complex) -> complex:
     """`value` rounded to the nearest number of a float dtype, of a complex one part by part."""
-    if dtype.is_complex:
+    if isinstance(value, complex):
         return complex(round_to(dtype.real, value.real), round_to(dtype.real, value.imag))
     if dtype.name == "float64":
         return value

@@ -11,20 +11,21 @@ Sums and products of floats accumulate in float64 and round once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..errors import InternalError
 from . import lapack
-from .args import BufferRef
+from .args import BufferRef, WindowArg
 from .elementwise import ELEMENTWISE, apply_alu, constant_array, numpy_dtype
 from .evaluate import evaluate
 from .node import Node
 from .op import ALU, MOVEMENT, Op
 from .recurrence import Loop
-from .symbolic import no_value
+from .shape import Shape
+from .symbolic import Size, no_value
 
 __all__ = ["ELEMENTWISE", "evaluate", "interpret", "interpret_many"]
 
@@ -84,7 +85,7 @@ class _Interpreter:
 
     # -- sizes --------------------------------------------------------------------------------
 
-    def size(self, size: Any) -> int:
+    def size(self, size: Size) -> int:
         """A size as a number."""
         if not isinstance(size, Node):
             return int(size)
@@ -96,7 +97,7 @@ class _Interpreter:
             raise no_value(node.arg.name)
         return self.variables[node.arg.name]
 
-    def sizes(self, sizes: Any) -> Any:
+    def sizes(self, sizes: Shape) -> Shape:
         """A shape, or a tuple of pairs of sizes, as numbers."""
         return tuple(self.sizes(s) if isinstance(s, tuple) else self.size(s) for s in sizes)
 
@@ -144,7 +145,7 @@ def _movement_chain(view: Node) -> Iterable[Node]:
         view = view.src[0]
 
 
-def _pad(x: Array, padding: Any) -> Array:
+def _pad(x: Array, padding: Sequence[tuple[int, int]]) -> Array:
     # not np.pad, which does not know the narrow floats of ml_dtypes
     shape = [n + a + b for n, (a, b) in zip(x.shape, padding, strict=True)]
     out = np.zeros(shape, x.dtype)
@@ -152,7 +153,7 @@ def _pad(x: Array, padding: Any) -> Array:
     return out
 
 
-def _window(x: Array, arg: Any) -> Array:
+def _window(x: Array, arg: WindowArg) -> Array:
     span = (arg.size - 1) * arg.dilation + 1
     windows = np.lib.stride_tricks.sliding_window_view(x, span, axis=arg.axis)
     steps = [slice(None)] * windows.ndim
@@ -160,11 +161,11 @@ def _window(x: Array, arg: Any) -> Array:
     return windows[tuple(steps)]
 
 
-def _unwindow(x: Array, arg_extent: Any) -> Array:
+def _unwindow(x: Array, arg_extent: tuple[WindowArg, int]) -> Array:
     arg, extent = arg_extent
     shape = (*x.shape[: arg.axis], extent, *x.shape[arg.axis + 1 : -1])
     out = np.zeros(shape, _accumulator(x, Op.ADD).dtype)
-    where: list[Any] = [slice(None)] * out.ndim
+    where = [slice(None)] * out.ndim
     for k in range(arg.size):
         begin = k * arg.dilation
         where[arg.axis] = slice(begin, begin + (x.shape[arg.axis] - 1) * arg.stride + 1, arg.stride)

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -24,13 +24,20 @@ from .interpret_kernel import BLOCK, NotPlain, broadcast, chosen, digits, nothin
 from .node import Node
 from .op import ALU, MOVEMENT, SAME, Op
 from .rounding import Value, elementwise, exact, total
-from .symbolic import no_value
+from .symbolic import Size, no_value
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 __all__ = ["GraphMeaning"]
 
 Array = np.ndarray
 Index = tuple[Array, ...]
 Step = Generator[tuple[Node, Index], Value, Value]
+# A node, where its terms are, and which of them there are.
+Terms = Generator[tuple[Node, Index], Value, tuple[Node, Sequence[Array], Array | None]]
+# A node and its positions: small ones by value, others by the id of the array.
+_Key = tuple[Node, tuple[tuple[tuple[int, ...], bytes] | int, ...]]
 REMEMBERED = 1 << 22  # elements of values that are kept for whoever asks again
 
 
@@ -44,8 +51,8 @@ class GraphMeaning:
         roundings: float = 0,
     ) -> None:
         self._known, self._variables, self._roundings = known, variables, roundings
-        self._arrays: dict[Any, Array] = {}
-        self._values: dict[Any, tuple[Index, Value]] = {}  # keys hold the ids of the positions
+        self._arrays: dict[tuple[tuple[int, ...], bytes], Array] = {}
+        self._values: dict[_Key, tuple[Index, Value]] = {}
         self._held = 0
 
     def at(self, node: Node, index: Sequence[Array]) -> Value:
@@ -55,7 +62,7 @@ class GraphMeaning:
         """
         return self._value(node, tuple(self._one(i) for i in index))
 
-    def size(self, size: Any) -> int:
+    def size(self, size: Size) -> int:
         """A size as a number."""
         if not isinstance(size, Node):
             return int(size)
@@ -112,10 +119,10 @@ class GraphMeaning:
             self._held = value.value.size
         self._values[self._key(node, index)] = index, value
 
-    def _key(self, node: Node, index: Index) -> Any:
+    def _key(self, node: Node, index: Index) -> _Key:
         return node, tuple((i.shape, i.tobytes()) if i.size < 2 else id(i) for i in index)
 
-    def _one(self, position: Any) -> Array:
+    def _one(self, position: ArrayLike) -> Array:
         """Positions without the axes that they do not depend on; one array for equal ones."""
         found = np.asarray(position)
         for axis, size in enumerate(found.shape):
@@ -157,7 +164,7 @@ class GraphMeaning:
     def _moved(self, node: Node, index: Index) -> Step:
         source = node.src[0]
         if node.op is Op.PAD:
-            holds: Any = True
+            holds = np.array(True)
             moved = []
             for i, (before, _), size in zip(index, node.arg, self.shape(source), strict=True):
                 place = i - self.size(before)
@@ -196,7 +203,7 @@ class GraphMeaning:
 
     def _through(
         self, op: Op, node: Node, sizes: list[int], index: Index,
-        term: Callable[[list[Array]], Any], terms: Array | None = None,
+        term: Callable[[list[Array]], Terms], terms: Array | None = None,
     ) -> Step:  # fmt: skip
         """Terms combined by `op` over axes of `sizes`.
 
@@ -225,8 +232,8 @@ class GraphMeaning:
         (source,), axes = node.src, node.arg.axes
         shape = self.shape(source)
 
-        def term(steps: list[Array]) -> Any:
-            places: list[Any] = list(index)
+        def term(steps: list[Array]) -> Terms:
+            places = list(index)
             for axis, step in zip(axes, steps, strict=True):
                 places[axis] = step
             return source, places, None
@@ -238,12 +245,12 @@ class GraphMeaning:
         (source,), arg = node.src, node.arg
         count = self.shape(source)[arg.axis]
 
-        def term(steps: list[Array]) -> Any:
+        def term(steps: list[Array]) -> Terms:
             (step,) = steps
             ahead = index[arg.axis] - step * arg.dilation
             window = ahead // arg.stride
             holds = (ahead % arg.stride == 0) & (window >= 0) & (window < count)
-            places: list[Any] = [*index, step]
+            places = [*index, step]
             places[arg.axis] = np.clip(window, 0, count - 1)
             return source, places, holds
             yield
@@ -253,8 +260,8 @@ class GraphMeaning:
     def _scan(self, node: Node, index: Index) -> Step:
         (source,), axis = node.src, node.arg.axis
 
-        def term(steps: list[Array]) -> Any:
-            places: list[Any] = list(index)
+        def term(steps: list[Array]) -> Terms:
+            places = list(index)
             places[axis] = steps[0]
             return source, places, steps[0] <= index[axis]
             yield
@@ -285,25 +292,25 @@ class GraphMeaning:
         lines = self.shape(where)
         sizes = [lines[axis]] if along else lines
         others = [i for i in range(len(index)) if i != axis]
-        is_there: Any = True
+        is_there = np.array(True)
         if along:
             for i in others:
                 is_there = is_there & (index[i] < lines[i])
 
-        def places_of(steps: list[Array]) -> Any:
+        def places_of(steps: list[Array]) -> tuple[Index, Index]:
             if not along:
                 return tuple(steps), (*index[:axis], *steps, *index[axis + 1 :])
             found = [np.minimum(i, size - 1) for i, size in zip(index, lines, strict=True)]
             found[axis] = steps[0]
             return tuple(found), tuple(found)
 
-        def put(steps: list[Array]) -> Any:
+        def put(steps: list[Array]) -> Generator[tuple[Node, Index], Value, tuple[Array, Array]]:
             """Which of `steps` write here, and which may write elsewhere."""
             place = yield where, tuple(self._one(i) for i in places_of(steps)[0])
             unsure = np.zeros((), bool) if place.error is None else place.error > 0
             return (place.value == index[axis]) & is_there, unsure & is_there
 
-        def term(steps: list[Array]) -> Any:
+        def term(steps: list[Array]) -> Terms:
             holds, _ = yield from put(steps)
             return values, places_of(steps)[1], holds
 

@@ -69,7 +69,7 @@ def _type_range(node: AnyNode) -> Bounds:
     return _UNKNOWN
 
 
-def _times(a: Any, b: Any) -> Any:
+def _times(a: float, b: float) -> float:
     return 0 if a == 0 or b == 0 else a * b
 
 
@@ -124,7 +124,7 @@ def arithmetic(op: Op, src: list[Bounds], default: Bounds) -> Bounds:
     return default
 
 
-def _floor(a: Any, b: Any) -> Any:
+def _floor(a: float, b: float) -> float:
     if math.isinf(a):
         return a
     return 0 if math.isinf(b) else a // b

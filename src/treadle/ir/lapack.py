@@ -10,7 +10,6 @@ no such decomposition, LinAlgError names the operation and the shape.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
@@ -83,13 +82,13 @@ def _lstsq(a: Array, b: Array, rtol: float) -> Results:
     return x, residuals if is_overdetermined else residuals[..., :0], counted.sum(-1), s
 
 
-def _matrix_rank(a: Array, rtol: Any, atol: Any, hermitian: bool) -> Results:
+def _matrix_rank(a: Array, rtol: float | Array, atol: float | Array, hermitian: bool) -> Results:
     """Tolerances are numbers, or arrays of one for each matrix."""
     s = np.abs(np.linalg.eigvalsh(a)) if hermitian else np.linalg.svd(a, compute_uv=False)
     return (_counted(s, np.asarray(rtol)[..., None], np.asarray(atol)[..., None]).sum(-1),)
 
 
-def _counted(s: Array, rtol: Any, atol: Any) -> Array:
+def _counted(s: Array, rtol: float | Array, atol: float | Array) -> Array:
     """The singular values, in any order, that do not count as 0."""
     return s > np.maximum(atol, rtol * s.max(-1, initial=0, keepdims=True))
 

@@ -12,11 +12,12 @@ from __future__ import annotations
 import struct
 import weakref
 from collections.abc import Callable, Collection, Iterable
-from typing import Any, TypeAlias
+from types import CodeType
+from typing import Any, TypeAlias, overload
 
 from ..dtype import DType, complex_of, dtypes
 from ..errors import UserError
-from .args import RangeArg, VarArg
+from .args import RangeArg, RangeKind, VarArg
 from .complexes import check_complex
 from .fold import can_fold, fold_bits, fold_scalar, round_to
 from .graph import short, toposort
@@ -31,6 +32,10 @@ __all__ = [
 
 # What stands beside a node in arithmetic: Python's numbers become constants of its dtype.
 NodeLike: TypeAlias = "Node | complex"
+
+# Code, the instruction of it that ran, the code of this package that it called, and whether the
+# node is of the gradient of that.
+Origin: TypeAlias = tuple[CodeType, int, CodeType | None, bool]
 
 _interned: weakref.WeakValueDictionary[tuple[object, ...], Node] = weakref.WeakValueDictionary()
 _references, _forget = inside(_interned)  # looked up a million times in a large compilation
@@ -57,11 +62,11 @@ class Node:
     src: tuple[Node, ...]
     arg: Any
     shape: Shape
-    origin: tuple[Any, ...] | None
+    origin: Origin | None
     memory: Node | None
 
     def __new__(  # noqa: PYI034 (an interned node is found, not made)
-        cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: Any = None
+        cls, op: Op, dtype: DType, src: tuple[Node, ...] = (), arg: object = None
     ) -> Node:
         key = (op, dtype, src, _const_key(arg) if op is Op.CONST else arg)
         reference = _references.get(key)
@@ -72,7 +77,7 @@ class Node:
         return _interned_as(key, op, dtype, src, arg, infer_shape(op, src, arg))
 
     @staticmethod
-    def fresh(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape) -> Node:
+    def fresh(op: Op, dtype: DType, src: tuple[Node, ...], arg: object, shape: Shape) -> Node:
         """The same as Node(op, dtype, src, arg), quicker where its arg or a source is new.
 
         Nobody has it then, so it is not looked for; its shape is known.
@@ -130,7 +135,7 @@ class Node:
         return self.src[0], self.src[1].arg
 
     @staticmethod
-    def range(size: int | Node, number: int, kind: Any = "loop") -> Node:
+    def range(size: int | Node, number: int, kind: RangeKind = "loop") -> Node:
         """A loop index, 0 <= value < size."""
         return Node(Op.RANGE, dtypes.index, (as_index(size),), RangeArg(number, kind))
 
@@ -139,7 +144,11 @@ class Node:
         return Node(Op.SINK, dtypes.void, tuple(nodes))
 
     def replace(
-        self, *, src: tuple[Node, ...] | None = None, arg: Any = None, dtype: DType | None = None
+        self,
+        *,
+        src: tuple[Node, ...] | None = None,
+        arg: object = None,
+        dtype: DType | None = None,
     ) -> Node:
         """This node with other sources, arg or dtype."""
         return Node(
@@ -288,10 +297,15 @@ class Node:
     def minimum(self, other: NodeLike) -> Node:
         return alu(Op.MIN, self, self.like(other))
 
-    def where(self, yes: Any, no: Any) -> Node:
+    @overload
+    def where(self, yes: Node, no: NodeLike) -> Node: ...
+    @overload
+    def where(self, yes: NodeLike, no: Node) -> Node: ...
+    def where(self, yes: NodeLike, no: NodeLike) -> Node:
         """`yes` where this bool holds, else `no`; one of the two must be a Node."""
         if isinstance(yes, Node):
             return alu(Op.WHERE, self, yes, yes.like(no))
+        assert isinstance(no, Node)
         return alu(Op.WHERE, self, no.like(yes), no)
 
     def _is_index(self) -> bool:
@@ -313,7 +327,7 @@ def behind_after(node: Node) -> Node:
 
 
 def _interned_as(
-    key: tuple[object, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: Any, shape: Shape
+    key: tuple[object, ...], op: Op, dtype: DType, src: tuple[Node, ...], arg: object, shape: Shape
 ) -> Node:
     node = object.__new__(Node)
     _set_op(node, op)
@@ -362,12 +376,12 @@ def _rebuilt(node: Node, new: dict[Node, Node]) -> Node:
     return made
 
 
-def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: Any) -> None:
+def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: object) -> None:
     if src and src[0].dtype.kind == "complex":
         check_complex(op, dtype, src, arg)
 
 
-def _const_key(value: complex) -> bytes | tuple[type, complex]:
+def _const_key(value: object) -> bytes | tuple[type, object]:
     if type(value) is complex:
         return struct.pack("dd", value.real, value.imag)
     return struct.pack("d", value) if type(value) is float else (type(value), value)

@@ -17,7 +17,6 @@ import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import CodeType
-from typing import Any
 
 from ..explained import EXPLAINING
 from .node import Node
@@ -95,7 +94,7 @@ def _line(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
-def _operation(node: Node, inner: Any) -> str:
+def _operation(node: Node, inner: CodeType | None) -> str:
     """The method that was called; for an operator, the node's op."""
     if inner is None:
         return "Tensor"

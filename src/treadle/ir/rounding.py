@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -125,9 +125,9 @@ def _apply(
     return result.astype(_held(dtype), copy=False)
 
 
-def _held(dtype: DType) -> Any:
+def _held(dtype: DType) -> np.dtype:
     """The type of an array of elements of `dtype`."""
-    return np.float64 if dtype.kind == "float" else numpy_dtype(dtype)
+    return np.dtype(np.float64) if dtype.kind == "float" else numpy_dtype(dtype)
 
 
 def _cast(array: Array, source: DType, dtype: DType, known: bool) -> Array:

@@ -11,9 +11,8 @@ for what a template cannot say.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 from ..dtype import DType, dtypes
 from .interval import always
@@ -105,7 +104,7 @@ class RuleSet:
     def __add__(self, other: RuleSet) -> RuleSet:
         return RuleSet(self.rules + other.rules)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Rule]:
         return iter(self.rules)
 
     def apply(self, node: Node) -> Node | None:

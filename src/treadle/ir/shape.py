@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import ShapeError
+from .args import GatherArg, ReduceArg, ScatterArg, ShardArg, SortArg, WindowArg
 from .graph import AnyNode
 from .interval import bounds
 from .op import ALU, SAME, Op
@@ -68,8 +69,8 @@ def size_product(sizes: Iterable[int | AnyNode]) -> Any:
 
 def strides_of(shape: Shape) -> Shape:
     """Row-major strides, in elements."""
-    strides: list[Any] = []
-    step: Any = 1
+    strides: list[object] = []
+    step = 1
     for size in reversed(shape):
         strides.append(step)
         step = step * size
@@ -120,7 +121,7 @@ def _permute(source: Shape, order: tuple[int, ...]) -> Shape:
     return tuple(source[axis] for axis in order)
 
 
-def _pad(source: Shape, padding: tuple[tuple[Any, Any], ...]) -> Shape:
+def _pad(source: Shape, padding: tuple[Shape, ...]) -> Shape:
     if len(padding) != len(source):
         raise ShapeError(f"[pad] {len(padding)} pairs for the {len(source)} axes of {source}")
     if any(isinstance(p, int) and p < 0 for pair in padding for p in pair):
@@ -131,7 +132,7 @@ def _pad(source: Shape, padding: tuple[tuple[Any, Any], ...]) -> Shape:
     )
 
 
-def _shrink(source: Shape, bounds: tuple[tuple[Any, Any], ...]) -> Shape:
+def _shrink(source: Shape, bounds: tuple[Shape, ...]) -> Shape:
     if len(bounds) != len(source):
         raise ShapeError(f"[shrink] {len(bounds)} pairs for the {len(source)} axes of {source}")
     for axis, (size, (begin, end)) in enumerate(zip(source, bounds, strict=True)):
@@ -156,7 +157,7 @@ def _flip(source: Shape, axes: tuple[int, ...]) -> Shape:
     return source
 
 
-def _window(source: Shape, arg: Any) -> Shape:
+def _window(source: Shape, arg: WindowArg) -> Shape:
     span = (arg.size - 1) * arg.dilation + 1
     size = source[arg.axis]
     if min(arg.size, arg.stride, arg.dilation) < 1 or (isinstance(size, int) and span > size):
@@ -168,18 +169,18 @@ def _window(source: Shape, arg: Any) -> Shape:
     return (*source[: arg.axis], count, *source[arg.axis + 1 :], arg.size)
 
 
-def _unwindow(source: Shape, arg: Any) -> Shape:
+def _unwindow(source: Shape, arg: WindowArg) -> Shape:
     return (*source[: arg.axis], arg.extent, *source[arg.axis + 1 : -1])
 
 
-def _reduce(src: tuple[AnyNode, ...], arg: Any) -> Shape:
+def _reduce(src: tuple[AnyNode, ...], arg: ReduceArg) -> Shape:
     shape = src[0].shape
     if any(not 0 <= axis < len(shape) for axis in arg.axes):
         raise ShapeError(f"[reduce] axes {arg.axes} do not all lie within shape {shape}")
     return tuple(1 if axis in arg.axes else size for axis, size in enumerate(shape))
 
 
-def _placed(name: str, shape: Shape, index: Shape, arg: Any) -> Shape:
+def _placed(name: str, shape: Shape, index: Shape, arg: GatherArg | ScatterArg) -> Shape:
     """The shape of what lies at the places of `index` on an axis, or along it."""
     axis = arg.axis
     if not 0 <= axis < len(shape):
@@ -194,14 +195,14 @@ def _placed(name: str, shape: Shape, index: Shape, arg: Any) -> Shape:
     return index
 
 
-def _scatter(src: tuple[AnyNode, ...], arg: Any) -> Shape:
+def _scatter(src: tuple[AnyNode, ...], arg: ScatterArg) -> Shape:
     wanted = _placed("scatter", src[0].shape, src[1].shape, arg)
     if src[2].shape != wanted:
         raise ShapeError(f"[scatter] values have shape {src[2].shape}, expected {wanted}")
     return src[0].shape
 
 
-def _sort(source: Shape, arg: Any) -> Shape:
+def _sort(source: Shape, arg: SortArg) -> Shape:
     if not 0 <= arg.axis < len(source) or not 0 <= arg.count <= source[arg.axis]:
         raise ShapeError(f"[sort] {arg.count} of axis {arg.axis} do not lie within shape {source}")
     return (*source[: arg.axis], arg.count, *source[arg.axis + 1 :])
@@ -226,7 +227,7 @@ def _assign(src: tuple[AnyNode, ...]) -> Shape:
     return src[0].shape
 
 
-def _multi(src: tuple[AnyNode, ...], arg: Any) -> Shape:
+def _multi(src: tuple[AnyNode, ...], arg: ShardArg) -> Shape:
     shape = src[0].shape
     if arg.axis is None:
         return shape
@@ -268,7 +269,7 @@ _RULES: dict[Op, _Rule] = {
 }
 
 
-def infer_shape(op: Op, src: tuple[AnyNode, ...], arg: Any) -> Shape:
+def infer_shape(op: Op, src: tuple[AnyNode, ...], arg: object) -> Shape:
     """The shape of `op` on `src`; () for everything inside kernels.
 
     Raises ShapeError where shapes, axes or sizes do not fit.

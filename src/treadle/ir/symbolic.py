@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..errors import UserError
 from ..explained import explained
@@ -87,7 +87,7 @@ def _rebuilt(node: Node, new: dict[Node, Node], exchange: _Exchange) -> Node:
     return rebuild(node, src) if arg is node.arg else Node(node.op, node.dtype, src, arg)
 
 
-def _map_nodes(arg: Any, exchange: _Exchange) -> Any:
+def _map_nodes(arg: object, exchange: _Exchange) -> object:
     """`arg` with every Node inside it exchanged; the same object where there is none."""
     if isinstance(arg, Node):
         [size] = _exchanged([arg], exchange)
@@ -110,7 +110,7 @@ def no_value(name: str) -> UserError:
     )
 
 
-def size_with(size: Any, values: dict[str, int]) -> int:
+def size_with(size: Size, values: dict[str, int]) -> int:
     """What a size comes to for these values of the variables."""
     if isinstance(size, int):
         return size
@@ -123,7 +123,7 @@ def size_with(size: Any, values: dict[str, int]) -> int:
     return int(evaluate(size, {n: values[n.arg.name] for n in variables}))
 
 
-def bound_size(size: Any, values: Mapping[str, int] | None = None) -> int:
+def bound_size(size: Size, values: Mapping[str, int] | None = None) -> int:
     """What a size comes to, with the bindings that it holds and `values` of other variables."""
     if isinstance(size, int):
         return size

@@ -10,7 +10,7 @@ parse to fresh memory identities. Fields of an arg that have their usual value a
 from __future__ import annotations
 
 import re
-from typing import Any
+from dataclasses import fields, is_dataclass
 
 from ..dtype import DType, dtypes, to_dtype
 from ..errors import UserError
@@ -22,7 +22,7 @@ from .op import Op
 __all__ = ["parse", "render"]
 
 _LINE = re.compile(r"^\s*(\d+) = (\w+)\.(\w+)(?:x(\d+))?((?: %\d+)*)(?: (.*))?$")
-_ENV: dict[str, Any] = {
+_ENV: dict[str, object] = {
     name: getattr(_args, name)
     for name in _args.__all__
     if name not in ("BufferRef", "Placeholder", "Token")
@@ -35,7 +35,7 @@ def _dtype_name(dtype: DType) -> str:
     return dtype.name if dtype.count == 1 else f"{dtype.name}x{dtype.count}"
 
 
-def _arg_text(arg: Any, tokens: dict[Any, int], numbers: dict[Node, int]) -> str:
+def _arg_text(arg: object, tokens: dict[_args.Token, int], numbers: dict[Node, int]) -> str:
     if isinstance(arg, _args.BufferRef):
         token = tokens.setdefault(arg.token, len(tokens))
         return f"BufferRef({token}, {arg.size}, {arg.device!r}, {arg.version})"
@@ -48,20 +48,20 @@ def _arg_text(arg: Any, tokens: dict[Any, int], numbers: dict[Node, int]) -> str
     if isinstance(arg, tuple):
         inner = ", ".join(_arg_text(item, tokens, numbers) for item in arg)
         return f"({inner},)" if len(arg) == 1 else f"({inner})"
-    if hasattr(arg, "__dataclass_fields__"):
-        fields = ", ".join(
-            f"{name}={_arg_text(getattr(arg, name), tokens, numbers)}"
-            for name, field in arg.__dataclass_fields__.items()
-            if getattr(arg, name) != field.default
+    if is_dataclass(arg):
+        shown = ", ".join(
+            f"{field.name}={_arg_text(getattr(arg, field.name), tokens, numbers)}"
+            for field in fields(arg)
+            if getattr(arg, field.name) != field.default
         )
-        return f"{type(arg).__name__}({fields})"
+        return f"{type(arg).__name__}({shown})"
     return repr(arg)
 
 
 def render(root: Node) -> str:
     """The graph under `root`, one line a node, sources before what uses them."""
     numbers: dict[Node, int] = {}
-    tokens: dict[Any, int] = {}
+    tokens: dict[_args.Token, int] = {}
     lines = []
     for node in root.toposort():
         for symbolic in _nodes_in(node.arg):
@@ -73,20 +73,20 @@ def render(root: Node) -> str:
     return "\n".join(lines)
 
 
-def _line(node: Node, numbers: dict[Node, int], tokens: dict[Any, int]) -> str:
+def _line(node: Node, numbers: dict[Node, int], tokens: dict[_args.Token, int]) -> str:
     sources = "".join(f" %{numbers[s]}" for s in node.src)
     arg = "" if node.arg is None else " " + _arg_text(node.arg, tokens, numbers)
     numbers[node] = len(numbers)
     return f"{numbers[node]} = {node.op.name.lower()}.{_dtype_name(node.dtype)}{sources}{arg}"
 
 
-def _nodes_in(arg: Any) -> list[Node]:
+def _nodes_in(arg: object) -> list[Node]:
     if isinstance(arg, Node):
         return [arg]
     if isinstance(arg, tuple):
         return [node for item in arg for node in _nodes_in(item)]
-    if hasattr(arg, "__dataclass_fields__"):
-        return [n for name in arg.__dataclass_fields__ for n in _nodes_in(getattr(arg, name))]
+    if is_dataclass(arg):
+        return [n for field in fields(arg) for n in _nodes_in(getattr(arg, field.name))]
     return []
 
 
@@ -120,7 +120,7 @@ class _Ops:
         return Op[name]
 
 
-def _parse_arg(text: str, nodes: dict[int, Node], tokens: dict[int, _args.Token]) -> Any:
+def _parse_arg(text: str, nodes: dict[int, Node], tokens: dict[int, _args.Token]) -> object:
     def named(number: int) -> _args.Token:
         return tokens.setdefault(number, _args.Token())
 

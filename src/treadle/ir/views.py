@@ -11,10 +11,10 @@ of its op. The sources of an elementwise op are unpacked instead: `condition, ye
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..dtype import DType, dtypes
-from .args import ReduceArg, StageArg, TensorBox
+from .args import GatherArg, ReduceArg, RegisterRef, ScatterArg, StageArg, TensorBox
 from .conditions import TRUE
 from .node import Node, behind_after
 from .op import Op
@@ -115,7 +115,7 @@ class Store(NamedTuple):
     index: Node
     value: Node
     gate: Node = TRUE
-    how: Any = None
+    how: object = None
 
     @classmethod
     def of(cls, node: Node) -> Store:
@@ -196,7 +196,7 @@ class Register(NamedTuple):
 
     start: Node
     loops: Nodes
-    arg: Any
+    arg: RegisterRef
     dtype: DType
 
     @classmethod
@@ -308,7 +308,7 @@ class Gather(NamedTuple):
 
     source: Node
     index: Node
-    arg: Any
+    arg: GatherArg
 
     @classmethod
     def of(cls, node: Node) -> Gather:
@@ -325,7 +325,7 @@ class Scatter(NamedTuple):
     base: Node
     index: Node
     values: Node
-    arg: Any
+    arg: ScatterArg
 
     @classmethod
     def of(cls, node: Node) -> Scatter:

@@ -12,19 +12,25 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 __all__ = ["Reference", "inside"]
 
 
-class Reference(weakref.ref[Any]):
+K = TypeVar("K")
+T = TypeVar("T")
+
+
+class Reference(weakref.ref[T]):
     """What `weakref.KeyedRef` is, made without a call of Python's."""
 
     __slots__ = ("born", "key")  # `born`: the first key of several
+    born: int
+    key: Any
 
 
 def inside(
-    table: weakref.WeakValueDictionary[Any, Any],
-) -> tuple[dict[Any, Reference], Callable[[Reference], None]]:
+    table: weakref.WeakValueDictionary[K, T],
+) -> tuple[dict[K, Reference[T]], Callable[[Reference[T]], None]]:
     """The dictionary behind `table`, and what takes a dead reference out of it."""
     return table.data, table._remove  # pyright: ignore[reportAttributeAccessIssue]

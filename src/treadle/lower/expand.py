@@ -15,7 +15,6 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import reduce as fold
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
@@ -66,7 +65,7 @@ class _Expander:
         self.free = free_ranges(root) | {TRUE: frozenset()}  # TRUE is the gate of what has none
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
-        self.scalars: dict[tuple[Any, ...], Node] = {}
+        self.scalars: dict[tuple[object, ...], Node] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
         self.totals: dict[Node, list[Node]] = {}

@@ -10,7 +10,6 @@ One way for all magnitudes costs about as many operations as a short reduction b
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..ir.node import Node
 from . import polynomials as table
@@ -45,7 +44,7 @@ def _window(x: Node, shift: Node) -> list[Node]:
     width = layout(x).bits
     steps = [4, 2, 1] if width == 32 else [8, 4, 2, 1]
     steps = [s for s in steps if s * width <= (127 if width == 32 else 1023)]
-    words: list[Any] = [shift.like(w) for w in _words(x, 4 + sum(steps))]
+    words = [shift.like(w) for w in _words(x, 4 + sum(steps))]
     for step in steps:
         moved = (shift & (step * width)).ne(0)
         words = [moved.where(words[i + step], words[i]) for i in range(len(words) - step)]

@@ -32,7 +32,7 @@ class Sequential(list[Callable[[Any], Any]]):
     what cannot be called.
     """
 
-    def __init__(self, *layers: Any) -> None:
+    def __init__(self, *layers: object) -> None:
         given: Any = layers
         if len(layers) == 1 and isinstance(layers[0], (list, tuple, Mapping)):
             if not isinstance(layers[0], Sequential):
@@ -46,13 +46,13 @@ class Sequential(list[Callable[[Any], Any]]):
                     "layers, or functions such as Tensor.relu"
                 )
 
-    def _asdict(self) -> dict[str, Any]:
+    def _asdict(self) -> dict[str, object]:
         names = self._names
         if names is None or len(names) != len(self):  # it was changed as a list since
             names = list(map(str, range(len(self))))
         return dict(zip(names, self, strict=True))
 
-    def __call__(self, x: Any) -> Any:
+    def __call__(self, x: object) -> Any:
         for layer in self:
             x = layer(x)
         return x
@@ -69,7 +69,7 @@ class Sequential(list[Callable[[Any], Any]]):
 class Identity(Layer):
     """The input as it is, in its shape and dtype; arguments, of any kind, mean nothing."""
 
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
+    def __init__(self, *args: object, **kwargs: object) -> None:
         pass
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -158,7 +158,7 @@ class Upsample(Method):
     method = "interpolate"
 
     def __init__(
-        self, size: Sizes | None = None, scale_factor: Any = None, mode: str = "nearest",
+        self, size: Sizes | None = None, scale_factor: object = None, mode: str = "nearest",
         align_corners: bool | None = None,
     ) -> None:  # fmt: skip
         super().__init__(

@@ -6,7 +6,7 @@ The layers of one and three axes are the two-dimensional ones with a kernel of a
 from __future__ import annotations
 
 import math
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..errors import ShapeError
 from ..tensor import Tensor
@@ -79,8 +79,14 @@ class Conv2d(Layer):
         return tuple(n for total in reversed(totals) for n in (total // 2, total - total // 2))
 
     def __call__(self, x: Tensor) -> Tensor:
-        options: dict[str, Any] = {"stride": self.stride, "dilation": self.dilation}
-        return x.conv2d(self.weight, self.bias, groups=self.groups, padding=self.padding, **options)
+        return x.conv2d(
+            self.weight,
+            self.bias,
+            groups=self.groups,
+            padding=self.padding,
+            stride=self.stride,
+            dilation=self.dilation,
+        )
 
 
 class Conv1d(Conv2d):
@@ -138,9 +144,15 @@ class ConvTranspose2d(Conv2d):
         self.bias = fan_in_uniform(out_channels, fan_in=fan_in) if bias else None
 
     def __call__(self, x: Tensor) -> Tensor:
-        options: dict[str, Any] = {"stride": self.stride, "dilation": self.dilation}
-        options |= {"padding": self.padding, "output_padding": self.output_padding}
-        return x.conv_transpose2d(self.weight, self.bias, groups=self.groups, **options)
+        return x.conv_transpose2d(
+            self.weight,
+            self.bias,
+            groups=self.groups,
+            stride=self.stride,
+            dilation=self.dilation,
+            padding=self.padding,
+            output_padding=self.output_padding,
+        )
 
 
 class ConvTranspose1d(ConvTranspose2d):

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..errors import UserError
 from ..explained import explained
 from ..tensor import Tensor
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["digits"]
 
@@ -33,7 +36,7 @@ def digits(
     return train_x, train_y, test_x, test_y
 
 
-def _load() -> tuple[Any, Any]:
+def _load() -> tuple[np.ndarray, np.ndarray]:
     try:
         from sklearn.datasets import load_digits
     except ImportError:

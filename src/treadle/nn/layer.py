@@ -36,7 +36,7 @@ class Method(Layer):
 
     method: ClassVar[str] = ""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, **arguments: object) -> None:
         self._arguments = arguments
 
     def __call__(self, x: Tensor) -> Tensor:

@@ -5,7 +5,7 @@ They take PyTorch's arguments; `reduction` is "mean", "sum" or "none".
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from ..tensor import Tensor
 from .layer import Layer
@@ -23,14 +23,14 @@ class _Loss(Layer):
 
     method: ClassVar[str] = ""
 
-    def __init__(self, **arguments: Any) -> None:
+    def __init__(self, **arguments: object) -> None:
         weights = {key: value for key, value in arguments.items() if isinstance(value, Tensor)}
         for key, value in weights.items():  # where a state dictionary finds them
             setattr(self, key, value)
         self._weights = tuple(weights)
         self._arguments = {key: arguments[key] for key in arguments if key not in weights}
 
-    def __call__(self, input: Tensor, *target: Any) -> Tensor:
+    def __call__(self, input: Tensor, *target: object) -> Tensor:
         weights = {key: getattr(self, key) for key in self._weights}
         return getattr(input, self.method)(*target, **self._arguments, **weights)
 

@@ -6,8 +6,6 @@ nn.Dropout(0.5)(x)        means x.dropout(0.5): it drops within `Tensor.train()`
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..tensor.types import Sizes
 from .layer import Method
 
@@ -19,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _each(value: Any, rank: int) -> Any:
+def _each(value: Sizes | None, rank: int) -> Sizes | None:
     """One number for each of `rank` axes; what is several already, as it is."""
     return (value,) * rank if isinstance(value, int) else value
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import types
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, TypeVar
 
 from ..errors import ShapeError, UserError
 from ..explained import explained
@@ -50,7 +50,7 @@ __all__ = [
 
 @explained
 def get_state_dict(
-    obj: Any, prefix: str = "", tensor_type: type[Any] = Tensor
+    obj: object, prefix: str = "", tensor_type: type[Any] = Tensor
 ) -> dict[str, Tensor]:
     """Every tensor that `obj` reaches through attributes, list positions and dict keys, by path.
 
@@ -61,9 +61,12 @@ def get_state_dict(
     return dict(_walk(obj, prefix, tensor_type, frozenset()))
 
 
+T = TypeVar("T")
+
+
 def _walk(
-    obj: Any, path: str, tensor_type: type[Any], above: frozenset[int]
-) -> Iterator[tuple[str, Any]]:
+    obj: object, path: str, tensor_type: type[T], above: frozenset[int]
+) -> Iterator[tuple[str, T]]:
     if isinstance(obj, tensor_type):
         yield path.strip("."), obj
         return
@@ -73,7 +76,7 @@ def _walk(
         yield from _walk(child, f"{path}.{name}" if path else name, tensor_type, above | {id(obj)})
 
 
-def _children(obj: Any) -> list[tuple[str, Any]]:
+def _children(obj: Any) -> list[tuple[str, object]]:
     if hasattr(obj, "_asdict"):  # a namedtuple
         obj = obj._asdict()
     if isinstance(obj, dict):
@@ -86,7 +89,7 @@ def _children(obj: Any) -> list[tuple[str, Any]]:
 
 
 @explained
-def get_parameters(obj: Any) -> list[Tensor]:
+def get_parameters(obj: object) -> list[Tensor]:
     """The tensors of `get_state_dict(obj)`, in its order, in their shapes and dtypes.
 
     Raises ArgumentError.
@@ -96,7 +99,7 @@ def get_parameters(obj: Any) -> list[Tensor]:
 
 @explained
 def load_state_dict(
-    model: Any,
+    model: object,
     state_dict: dict[str, Tensor],
     strict: bool = True,
     verbose: bool = True,

@@ -253,8 +253,8 @@ def _without(scores: Node, scaled: Node) -> Node | None:
         return scores if scores.arg == -math.inf else None
     if scores.op is Op.WHERE:
         condition, yes, no = scores.src
-        parts = [_without(part, scaled) for part in (yes, no)]
-        return None if None in parts else condition.where(*parts)
+        kept, other = (_without(part, scaled) for part in (yes, no))
+        return None if kept is None or other is None else condition.where(kept, other)
     if scores.op is Op.ADD:
         left, right = scores.src
         for one, mask in ((left, right), (right, left)):

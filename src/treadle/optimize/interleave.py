@@ -8,6 +8,7 @@ places that lie apart. The copies' vectors are woven into one another instead (l
 
 from __future__ import annotations
 
+from ..ir.args import RangeKind
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -48,8 +49,10 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     # Narrow results: so many that the copies together fill lines of memory.
     copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
     copies = copies if size % (copies * lanes) == 0 else 1
-    tile = ((copies, "unroll"), (lanes, "vector"))
-    splits[along] = moves.tiled(loop_size(along), *tile, outer="loop" if is_busy else "grid")
+    outer = "loop" if is_busy else "grid"
+    splits[along] = moves.tiled(
+        loop_size(along), (copies, "unroll"), (lanes, "vector"), outer=outer
+    )
     inner = (channels,) if shared is None else (shared, channels)
     splits.update({r: _whole(moves, r, "unroll") for r in inner})
     reorder(moves, nest, (*grid, along, *inner))
@@ -57,7 +60,7 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     return True
 
 
-def _whole(moves: Moves, loop: Node, kind: str) -> Split:
+def _whole(moves: Moves, loop: Node, kind: RangeKind) -> Split:
     new = moves.loop(loop_size(loop), kind)
     return Split(new, (new,))
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from ..errors import InternalError
+from ..ir.args import RangeKind
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size
 from ..ir.node import Node
 from ..ir.rules.index import linear_terms, simplify
@@ -41,7 +42,7 @@ class Extent(Record, words=KINDS):
     Usually that is what the loops behind it reach together.
     """
 
-    kind: str
+    kind: RangeKind
     loop: Loop
     size: int
     step: int = 0
@@ -52,7 +53,7 @@ class Extent(Record, words=KINDS):
 
     @classmethod
     def read(cls, word: str, values: list[Any], named: dict[str, Any]) -> Self:
-        return cls(word, *values, **named)
+        return cls(cast("RangeKind", word), *values, **named)  # one of `words`
 
 
 @dataclass(frozen=True)

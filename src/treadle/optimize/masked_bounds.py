@@ -169,7 +169,7 @@ def _absorbed(op: Op, values: list[float | None], dtype: DType) -> float | None:
     if all(v is not None for v in values):
         known = [v for v in values if v is not None]
         types = (dtype,) * len(known)
-        return float(fold_scalar(op, dtype, types, tuple(known))) if dtype.is_float else None
+        return fold_scalar(op, dtype, types, tuple(known)).real if dtype.is_float else None
     first = values[0]
     if op is Op.MUL and 0 in values:
         return 0.0

@@ -59,8 +59,9 @@ def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     for r in (*problem.batch, *outer_columns):
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
-    in_panel = ((tile.vectors, "unroll"), (tile.lanes, "vector"))
-    column_split = moves.tiled(loop_size(*columns), *in_panel, outer="grid")
+    column_split = moves.tiled(
+        loop_size(*columns), (tile.vectors, "unroll"), (tile.lanes, "vector"), outer="grid"
+    )
     splits.update(moves.flatten(columns, column_split))
     image_split = _image_split(moves, loop_size(*images), parts)
     splits.update(moves.flatten(images, image_split))

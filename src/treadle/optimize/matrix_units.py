@@ -25,6 +25,7 @@ import math
 from dataclasses import dataclass, replace
 
 from ..dtype import DType
+from ..ir.args import RangeKind
 from ..ir.conditions import parts
 from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
@@ -119,13 +120,14 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _of_rows(tile: GroupTile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
+def _of_rows(tile: GroupTile, out: Fragment, rows: int) -> tuple[tuple[int, RangeKind], ...]:
     """Tile of a band, subgroup, product, and the rows of it."""
-    inner = ((tile.workers[0], "local"), (tile.each[0], "unroll"), *extents(out, 0))
-    return (math.gcd(math.ceil(rows / tile.rows), BAND), "grid"), *inner
+    band = math.gcd(math.ceil(rows / tile.rows), BAND)
+    workers, each = tile.workers[0], tile.each[0]
+    return (band, "grid"), (workers, "local"), (each, "unroll"), *extents(out, 0)
 
 
-def _of_columns(tile: GroupTile, out: Fragment) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: GroupTile, out: Fragment) -> tuple[tuple[int, RangeKind], ...]:
     """Subgroup, product, and the columns of it."""
     return (tile.workers[1], "local"), (tile.each[1], "unroll"), *extents(out, 1, "vector")
 

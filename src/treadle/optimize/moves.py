@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ..errors import InternalError
-from ..ir.args import StageArg
+from ..ir.args import RangeKind, StageArg
 from ..ir.choices import CHOICES, take
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.node import Node
@@ -177,16 +177,16 @@ class Moves:
 
     # -- names ----------------------------------------------------------------------------------
 
-    def loop(self, size: int | Node, kind: str = "loop") -> Node:
+    def loop(self, size: int | Node, kind: RangeKind = "loop") -> Node:
         """A new RANGE."""
         self._has_counted = True
         return self._new(self._next, size, kind)
 
-    def named(self, loop: Loop, size: int, kind: str) -> Node:
+    def named(self, loop: Loop, size: int, kind: RangeKind) -> Node:
         """The new RANGE that is called `loop`."""
         return self._new(int(loop), size, kind)
 
-    def _new(self, number: int, size: int | Node, kind: str) -> Node:
+    def _new(self, number: int, size: int | Node, kind: RangeKind) -> Node:
         if self._is_making and number in self._known:
             raise ValueError(f"the kernel has a loop {Loop(number)} already")
         self._next = max(self._next, number + 1)
@@ -249,12 +249,12 @@ class Moves:
         """Replace loops and simplify."""
         self.root = simplify(replace_ranges(self.root, splits))
 
-    def tiled(self, size: int, *inner: tuple[int, str], outer: str = "loop") -> Split:
+    def tiled(self, size: int, *inner: tuple[int, RangeKind], outer: RangeKind = "loop") -> Split:
         """A loop of `size` in tiles: (size, kind) of the tile's loops, outermost first."""
         count = -(-size // math.prod(extent for extent, _ in inner))
         return self.digits(size, (count, outer), *inner)
 
-    def digits(self, size: int, *extents: tuple[int, str]) -> Split:
+    def digits(self, size: int, *extents: tuple[int, RangeKind]) -> Split:
         """A loop of `size` as one loop for each (extent, kind), outermost first.
 
         No loop is made for an extent of 1. Where they reach further together, a guard says so.
@@ -301,11 +301,11 @@ class Moves:
     # -- memory ---------------------------------------------------------------------------------
 
     def copies(
-        self, loops: Iterable[Node], kinds: dict[Node, str] | None = None
+        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | None = None
     ) -> dict[Node, Node]:
         """Fresh loops of the same sizes."""
         kinds = kinds or {}
-        return {r: self.loop(loop_size(r), str(kinds.get(r, r.arg.kind))) for r in loops}
+        return {r: self.loop(loop_size(r), kinds.get(r) or r.arg.kind) for r in loops}
 
     def staged(
         self,
@@ -326,6 +326,6 @@ class Moves:
         return Stage(filled, guard, places, index, loops, arg, value.dtype).node()
 
 
-def _filled_by(node: Node) -> tuple[Any, ...]:
+def _filled_by(node: Node) -> tuple[object, ...]:
     """What makes two nests one: a STAGE that is read at several places is filled once."""
     return (*Stage.of(node).filling, node.arg) if node.op is Op.STAGE else node.src

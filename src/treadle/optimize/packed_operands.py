@@ -10,7 +10,7 @@ that items store each slice for each tile that needs it.
 
 from __future__ import annotations
 
-from ..ir.args import StageArg
+from ..ir.args import RangeKind, StageArg
 from ..ir.choices import take
 from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
@@ -48,7 +48,7 @@ def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
     return SourceTensor(stage, 0, tuple(axes), False)
 
 
-def _across(items: int) -> tuple[tuple[int, str], ...]:
+def _across(items: int) -> tuple[tuple[int, RangeKind], ...]:
     """The side of a square that rows of items go along: turn, row."""
     rows = items // SQUARE
     return (SQUARE // rows, "unroll"), (rows, "local")

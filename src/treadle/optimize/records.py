@@ -81,19 +81,20 @@ class Reduction(Record):
     number: int = 0
 
 
-def read(text: str) -> list[Any]:
+def read(text: str) -> list[Record]:
     """The records of which `text` has one a line. Raises ValueError for any other text."""
     try:
         lines = ast.parse(text).body
         made = [_value(line.value) for line in lines if isinstance(line, ast.Expr)]
     except (SyntaxError, TypeError) as error:
         raise ValueError(f"no records: {error}") from None
-    if len(made) < len(lines) or not all(isinstance(one, Record) for one in made):
+    records = [one for one in made if isinstance(one, Record)]
+    if len(records) < len(lines):
         raise ValueError(f"a record is a call on a line of its own: {text!r}")
-    return made
+    return records
 
 
-def _renamed(value: Any, rename: Callable[[Loop], Loop]) -> Any:
+def _renamed(value: object, rename: Callable[[Loop], Loop]) -> Any:
     if isinstance(value, tuple):
         return tuple(_renamed(one, rename) for one in value)
     if isinstance(value, Record):
@@ -101,17 +102,17 @@ def _renamed(value: Any, rename: Callable[[Loop], Loop]) -> Any:
     return rename(value) if isinstance(value, Loop) else value
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if isinstance(value, tuple):
         return f"({_listed(value)}{',' * (len(value) == 1)})"
     return str(value) if isinstance(value, (Record, Loop)) else repr(value)
 
 
-def _listed(values: Iterable[Any]) -> str:
+def _listed(values: Iterable[object]) -> str:
     return ", ".join(map(_text, values))
 
 
-def _value(node: ast.expr) -> Any:
+def _value(node: ast.expr) -> object:
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         word = node.func.id
         named = {one.arg: _value(one.value) for one in node.keywords if one.arg is not None}

@@ -29,7 +29,8 @@ def replay(ast: Node, target: Target, moves: Schedule) -> Node:
 def parsed(text: str) -> Schedule:
     """The schedule of which `text` is the text. Raises ValueError for any other text."""
     assert heuristic  # whoever makes moves is imported, so that their words are known
-    moves = read(text)
-    if not all(isinstance(move, Move) for move in moves):
+    records = read(text)
+    moves = [record for record in records if isinstance(record, Move)]
+    if len(moves) < len(records):
         raise ValueError(f"a schedule has a move on each line: {text!r}")
     return Schedule(moves)

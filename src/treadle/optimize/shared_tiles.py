@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..ir.args import StageArg
+from ..ir.args import RangeKind, StageArg
 from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
@@ -104,7 +104,7 @@ def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile, group: Workgro
     moves.root = moves.root.substitute({tiled.reduce: reduce})
 
 
-Parts = tuple[tuple[int, str], ...]
+Parts = tuple[tuple[int, RangeKind], ...]
 
 
 def _parts(each: int, items: int, near: int, together: int) -> Parts:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from ..ir.args import RangeKind
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.rules.index import simplify
@@ -18,7 +19,9 @@ from .moves import Moves
 __all__ = ["UnitLoops", "extents", "number_in", "order_items", "place_in", "unit_loops"]
 
 
-def extents(out: Fragment, axis: int, innermost: str = "unroll") -> tuple[tuple[int, str], ...]:
+def extents(
+    out: Fragment, axis: int, innermost: RangeKind = "unroll"
+) -> tuple[tuple[int, RangeKind], ...]:
     """The loops along an axis of a unit's results: (extent, kind), outermost first.
 
     The `innermost` of those of elements has that kind.

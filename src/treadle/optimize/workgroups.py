@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.args import RangeKind
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -73,7 +74,7 @@ def _power_above(size: int) -> int:
     return 1 << max(size - 1, 0).bit_length()
 
 
-def _whole(moves: Moves, loop: Node, kind: str) -> Split:
+def _whole(moves: Moves, loop: Node, kind: RangeKind) -> Split:
     new = moves.loop(loop_size(loop), kind)
     return Split(new, (new,))
 

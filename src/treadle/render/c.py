@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
@@ -107,7 +106,7 @@ class _CFunction(Function):
             self.vectors.add(("uint8" if dtype.is_bool else dtype.name, dtype.count))
         return _memory_type(dtype)
 
-    def literal(self, dtype: DType, value: Any) -> str:
+    def literal(self, dtype: DType, value: float) -> str:
         return _literal(dtype, value)
 
     def declare(self, dtype: DType, name: str, code: str) -> str:
@@ -304,7 +303,7 @@ class _CFunction(Function):
         return f"({self.type(target)}){{{lanes}}}"
 
 
-def _literal(dtype: DType, value: Any) -> str:
+def _literal(dtype: DType, value: float) -> str:
     if dtype.is_bool:
         return "1" if value else "0"
     if not dtype.is_float:

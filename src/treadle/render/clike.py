@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from ..dtype import DType
 from ..errors import InternalError
@@ -76,7 +75,7 @@ class Function(ABC):
         """The type of a value in registers."""
 
     @abstractmethod
-    def literal(self, dtype: DType, value: Any) -> str:
+    def literal(self, dtype: DType, value: float) -> str:
         """A scalar constant."""
 
     @abstractmethod

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
@@ -146,7 +145,7 @@ class _CUDAFunction(WithWarps):
         self.structs.add(dtype)
         return struct_name(dtype)
 
-    def literal(self, dtype: DType, value: Any) -> str:
+    def literal(self, dtype: DType, value: float) -> str:
         return literal(dtype, value)
 
     def declare(self, dtype: DType, name: str, code: str) -> str:

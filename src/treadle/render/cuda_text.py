@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import struct
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.node import Node
@@ -223,7 +222,7 @@ def struct_text(dtype: DType) -> str:
     return f"struct {aligned}{struct_name(dtype)} {{ {SCALARS[dtype.scalar.name]} {lanes}; }};"
 
 
-def literal(dtype: DType, value: Any) -> str:
+def literal(dtype: DType, value: float) -> str:
     """A scalar constant."""
     if dtype.is_bool:
         return "true" if value else "false"

@@ -10,7 +10,6 @@ import math
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..ir.float_ranges import clamped
@@ -81,7 +80,7 @@ def zero(dtype: DType) -> str:
     return literal(dtype, 0)
 
 
-def literal(dtype: DType, value: Any) -> str:
+def literal(dtype: DType, value: float) -> str:
     """A scalar constant as LLVM writes it."""
     if dtype.is_bool:
         return "true" if value else "false"

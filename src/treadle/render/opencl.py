@@ -21,7 +21,6 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Callable, Sequence
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
@@ -145,7 +144,7 @@ class _OpenCLFunction(WithTextures):
             raise InternalError(f"OpenCL C has no vectors of {dtype.count} lanes")
         return f"{'char' if dtype.is_bool else self._element(dtype)}{dtype.count}"
 
-    def literal(self, dtype: DType, value: Any) -> str:
+    def literal(self, dtype: DType, value: float) -> str:
         if self._is_emulated(dtype):
             return f"0x{struct.pack('>d', value).hex()}UL"
         return literal(dtype, value)

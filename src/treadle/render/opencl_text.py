@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from ..dtype import DType
 
@@ -16,7 +15,7 @@ SCALARS = {
 }  # fmt: skip
 
 
-def literal(dtype: DType, value: Any) -> str:
+def literal(dtype: DType, value: float) -> str:
     """A constant of `dtype`."""
     if dtype.is_bool:
         return "1" if value else "0"

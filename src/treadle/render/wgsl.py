@@ -18,7 +18,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
@@ -146,7 +145,7 @@ class _WGSLFunction(WGSLMemory):
             return f"array<{scalar}, {dtype.count}>"
         return f"vec{dtype.count}<{scalar}>"
 
-    def literal(self, dtype: DType, value: Any) -> str:
+    def literal(self, dtype: DType, value: float) -> str:
         if dtype.is_bool:
             return "true" if value else "false"
         if dtype.is_float:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Allocator", "Boxes", "Buffer", "CallList", "Device", "Entry", "Launch", "Library",
-    "MemoryStats", "Slot",
+    "MemoryDevice", "MemoryStats", "Slot",
 ]  # fmt: skip
 
 
@@ -134,7 +134,7 @@ class Library(Protocol):
     """Loaded code; it is unloaded when it is collected."""
 
     @property
-    def phases(self) -> Sequence[Any]:
+    def phases(self) -> Sequence[object]:
         """What Launch.phases takes, one for each Entry that was loaded."""
         ...
 
@@ -144,7 +144,7 @@ class CallList(Protocol):
 
     def __len__(self) -> int: ...
 
-    def set_arg(self, call: int, slot: int, argument: Any) -> None:
+    def set_arg(self, call: int, slot: int, argument: Any, /) -> None:
         """Replaces the memory in argument `slot` of launch `call`."""
         ...
 
@@ -161,17 +161,15 @@ class CallList(Protocol):
         ...
 
 
-class Device(Protocol):
-    """One opened device.
+class MemoryDevice(Protocol):
+    """One opened device as memory: that of the interpreter is no more than this.
 
     `has_addresses`: kernel arguments are plain addresses, so that several pieces of memory can be
     parts of one buffer. `shares_memory`: the host sees all of the device's memory (Buffer.view).
-    `kernel_bytes`: about how much of the host's memory a loaded kernel takes.
     """
 
     has_addresses: bool
     shares_memory: bool
-    kernel_bytes: int
 
     @property
     def name(self) -> str: ...
@@ -181,18 +179,6 @@ class Device(Protocol):
 
     @property
     def allocator(self) -> Allocator: ...
-
-    def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
-        """Loads what the device's compiler made and finds the entries in it."""
-        ...
-
-    def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
-        """Prepares launches for replay; `keep` is held as long as the result."""
-        ...
-
-    def run(self, launches: Sequence[Launch]) -> None:
-        """Starts launches once, in order."""
-        ...
 
     def read(self, buffer: Any, into: memoryview) -> None:
         """Copies the first `into.nbytes` bytes of a buffer to the host, and waits for them."""
@@ -204,4 +190,25 @@ class Device(Protocol):
 
     def synchronize(self) -> None:
         """Returns when everything that was launched has finished."""
+        ...
+
+
+class Device(MemoryDevice, Protocol):
+    """One opened device that runs kernels.
+
+    `kernel_bytes`: about how much of the host's memory a loaded kernel takes.
+    """
+
+    kernel_bytes: int
+
+    def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
+        """Loads what the device's compiler made and finds the entries in it."""
+        ...
+
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> CallList:
+        """Prepares launches for replay; `keep` is held as long as the result."""
+        ...
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Starts launches once, in order."""
         ...

@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from typing import Any, Generic, TypeVar
+from contextlib import AbstractContextManager
+from typing import Generic, TypeVar
 
 from treadle.errors import OutOfMemory
 from treadle.runtime.base import MemoryStats
@@ -33,9 +34,12 @@ class BlockCache(Generic[K, B]):
     """
 
     def __init__(
-        self, make: Callable[[K], B], bytes_of: Callable[[K], int], lock: Any,
+        self,
+        make: Callable[[K], B],
+        bytes_of: Callable[[K], int],
+        lock: AbstractContextManager[object],
         settle: Callable[[], object] = lambda: None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self._make, self._bytes_of, self._lock, self._settle = make, bytes_of, lock, settle
         self._free: dict[K, list[B]] = {}
         self._live = self._cached = self._peak = 0

@@ -11,14 +11,18 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 
 from treadle.dtype import DType, dtypes
 from treadle.errors import ExchangeError
 from treadle.runtime.dlpack_ir import DLPACK_SYMBOLS, dlpack_ir, interpreter_addresses
 from treadle.runtime.loader import load_object
 
+T = TypeVar("T")
+
 if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
+
     import numpy as np
 
 __all__ = [
@@ -87,7 +91,7 @@ class _Versioned(ctypes.Structure):
     )
 
 
-def _immortal(value: Any) -> Any:
+def _immortal(value: T) -> T:
     """`value`, which from now on outlives the interpreter: C code may point into it."""
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
     return value
@@ -97,7 +101,7 @@ _LEGACY, _VERSIONED = _immortal(b"dltensor"), _immortal(b"dltensor_versioned")
 _USED = {name: _immortal(b"used_" + name) for name in (_LEGACY, _VERSIONED)}
 
 
-def _api(name: str, result: Any, *arguments: Any) -> Any:
+def _api(name: str, result: type, *arguments: type) -> CFuncPtr:
     return ctypes.PYFUNCTYPE(result, *arguments)((name, ctypes.pythonapi))
 
 
@@ -125,7 +129,7 @@ class Exporter:
     def capsule(
         self, array: np.ndarray, dtype: DType, device: tuple[int, int], *,
         versioned: bool, flags: int,
-    ) -> Any:  # fmt: skip
+    ) -> object:  # fmt: skip
         """A capsule of `array`'s memory, which lives as long as anybody needs it."""
         managed = _Versioned() if versioned else _Legacy()
         sizes = (ctypes.c_int64 * max(array.ndim, 1))(*array.shape)
@@ -157,12 +161,12 @@ class Import:
     """
 
     flags: int
-    device: tuple[Any, Any]
+    device: tuple[int, int]
     dtype: DType
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
 
-    def __init__(self, capsule: Any) -> None:
+    def __init__(self, capsule: object) -> None:
         self._capsule, self._name = capsule, _checked_name(capsule)
         self._pointer = _pointer_of(capsule, self._name)
         self.flags = 0
@@ -197,7 +201,7 @@ class Import:
         return lambda: delete(pointer)
 
 
-def _checked_name(capsule: Any) -> bytes:
+def _checked_name(capsule: object) -> bytes:
     name = (_name_of(capsule) or b"") if is_capsule(capsule) else b""
     if name in (_LEGACY, _VERSIONED):
         return name

@@ -13,13 +13,16 @@ import itertools
 import os
 import sys
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory
 from treadle.forks import fork_safe
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
+
+    from llvmlite.binding.orcjit import LLJIT, ResourceTracker
 
 __all__ = ["Library", "load_object"]
 
@@ -38,12 +41,12 @@ _NUMBERS = itertools.count()
 class Library:
     """Loaded code. `address(symbol)` is valid for as long as the Library lives."""
 
-    def __init__(self, linker: Any, tracker: Any, addresses: dict[str, int]) -> None:
+    def __init__(self, linker: LLJIT, tracker: ResourceTracker, addresses: dict[str, int]) -> None:
         self._tracker = tracker
         self._linker = linker
         self._addresses = addresses
         self.needs: object = None  # libraries that this one calls into
-        self.phases: Sequence[Any] = ()  # what a Launch takes, made by the device that loads
+        self.phases: Sequence[object] = ()  # what a Launch takes, made by the device that loads
 
     def address(self, symbol: str) -> int:
         """The address of a symbol that was asked for at loading."""
@@ -106,7 +109,7 @@ def _count_mappings(folder: str = "/proc") -> None:
 
 
 @functools.lru_cache(maxsize=1)
-def _linker(generation: int) -> Any:
+def _linker(generation: int) -> LLJIT:
     """One linker a generation; the last one only is kept here."""
     llvm = _binding()
     # JITLink places an object's sections side by side; the older linker may put them too far apart.
@@ -114,7 +117,7 @@ def _linker(generation: int) -> Any:
 
 
 @functools.cache
-def _binding() -> Any:
+def _binding() -> ModuleType:
     try:
         import llvmlite.binding as llvm
     except ImportError as error:

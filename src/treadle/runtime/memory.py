@@ -12,7 +12,6 @@ import ctypes
 import functools
 import os
 import sys
-from typing import Any
 
 __all__ = ["ALIGNMENT", "HUGE_PAGE", "allocate", "machine_memory", "release"]
 
@@ -27,7 +26,7 @@ _MAP_FAILED = ctypes.c_void_p(-1).value
 
 
 @functools.cache
-def _libc() -> Any:
+def _libc() -> ctypes.CDLL:
     libc = ctypes.CDLL(None) if os.name == "posix" else ctypes.cdll.msvcrt
     size, pointer, number = ctypes.c_size_t, ctypes.c_void_p, ctypes.c_int
     if os.name == "posix":

@@ -8,7 +8,7 @@ Its buffers have distinct addresses and sizes but no memory, so reading one is a
 from __future__ import annotations
 
 import itertools
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from treadle.errors import DeviceError
 from treadle.runtime.base import MemoryStats
@@ -16,7 +16,7 @@ from treadle.runtime.base import MemoryStats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treadle.runtime.base import Entry
+    from treadle.runtime.base import Entry, Launch
     from treadle.target import Target
 
 __all__ = ["NullAllocator", "NullBuffer", "NullCallList", "NullDevice", "NullLibrary"]
@@ -93,7 +93,7 @@ class NullLibrary:
 class NullCallList:
     """Launches that are never run; it can be changed like a real list."""
 
-    def __init__(self, launches: Sequence[Any]) -> None:
+    def __init__(self, launches: Sequence[Launch]) -> None:
         self._count = len(launches)
 
     def __len__(self) -> int:
@@ -131,11 +131,11 @@ class NullDevice:
         """Phases for `entries`; the code is dropped."""
         return NullLibrary(entries)
 
-    def call_list(self, launches: Sequence[Any], keep: object = None) -> NullCallList:
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> NullCallList:
         """A list that does nothing when it is run."""
         return NullCallList(launches)
 
-    def run(self, launches: Sequence[Any]) -> None:
+    def run(self, launches: Sequence[Launch]) -> None:
         """Does nothing."""
 
     def read(self, buffer: NullBuffer, into: memoryview) -> None:

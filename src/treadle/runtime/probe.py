@@ -12,12 +12,17 @@ import ctypes
 import functools
 import threading
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..dtype import dtypes
 from ..target import available_cores, host_target
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+    from types import ModuleType
+
+    from llvmlite.binding.executionengine import ExecutionEngine
+
     from ..target import Target
 
 __all__ = ["fma_peak", "peaks", "rate"]
@@ -34,12 +39,12 @@ def peaks() -> tuple[float, float]:
     return fma_peak(1 << 18), available_cores() * rate(4 * source.size, source.sum)
 
 
-def rate(amount: float, function: Any) -> float:
+def rate(amount: float, function: Callable[[], object]) -> float:
     function()
     return amount / min(_timed(function) for _ in range(ROUNDS))
 
 
-def _timed(function: Any) -> float:
+def _timed(function: Callable[[], object]) -> float:
     start = time.perf_counter()
     function()
     return time.perf_counter() - start
@@ -63,7 +68,7 @@ def fma_peak(steps: int, target: Target | None = None) -> float:
     return rate(flops, lambda: _on_all_cores(probe, steps))
 
 
-def _on_all_cores(function: Any, argument: int) -> None:
+def _on_all_cores(function: Callable[[int], object], argument: int) -> None:
     threads = [
         threading.Thread(target=function, args=(argument,)) for _ in range(available_cores())
     ]
@@ -109,7 +114,7 @@ def _splat(lanes: int, value: str) -> str:
     return f"<{', '.join([f'float {value}'] * lanes)}>"
 
 
-def _compile(binding: Any, source: str, target: Target) -> Any:
+def _compile(binding: ModuleType, source: str, target: Target) -> ExecutionEngine:
     binding.initialize_native_target()
     binding.initialize_native_asmprinter()
     machine = binding.Target.from_default_triple().create_target_machine(

@@ -9,7 +9,7 @@ views, where the second result (PAD alone gives one) says whether there is such 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import WindowArg
@@ -118,7 +118,7 @@ def _expand(view: Node, index: Index) -> tuple[Index, Node]:
 
 
 def _permute(view: Node, index: Index) -> tuple[Index, Node]:
-    found: list[Any] = [None] * len(index)
+    found = list(index)
     for position, axis in zip(index, view.arg, strict=True):
         found[axis] = position
     return tuple(found), TRUE

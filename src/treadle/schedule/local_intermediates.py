@@ -15,7 +15,6 @@ product are then read again for each block of rows, which is cheaper than the wa
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from ..dtype import dtypes
 from ..ir.interval import bounds
@@ -152,7 +151,7 @@ def _row_axis(node: Node, demands: list[Demand]) -> int | None:
     return axis if not others and inside else None
 
 
-def _runs_through(position: Node, size: Any) -> bool:
+def _runs_through(position: Node, size: int) -> bool:
     if position.op is not Op.RANGE or not has_fixed_size(position):
         return False
     return loop_size(position) == size and size >= MIN_ROW

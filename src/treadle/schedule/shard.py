@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from ..errors import DeviceError
 from ..ir.args import ShardArg
@@ -308,7 +307,7 @@ def _shrink(node: Node, src: list[Value]) -> Value | None:
     return None
 
 
-def _kept(part: Node, bounds: tuple[Any, ...], axis: int, piece: Piece) -> Node:
+def _kept(part: Node, bounds: tuple[object, ...], axis: int, piece: Piece) -> Node:
     """What SHRINK to `bounds` keeps of a part, given its own piece of the split axis."""
     arg = tuple(piece if at == axis else kept for at, kept in enumerate(bounds))
     return Node(Op.SHRINK, part.dtype, (part,), arg)

@@ -11,12 +11,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 from ..dtype import DType, complex_of, dtypes, to_dtype
 from ..ir.args import HostArg
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import Shape
 from .grad_complex import conj
 from .shapes import expand, iota_along, permute, reduce, reshape
 
@@ -51,12 +51,12 @@ def matmul(a: Node, b: Node) -> Node:
     return reshape(reduce(left * right, Op.ADD, (len(wide) - 1,)), wide[:-1])
 
 
-def of_columns(a: Node, matrix: tuple[Any, ...]) -> Node:
+def of_columns(a: Node, matrix: Shape) -> Node:
     """A value for each column, (.., n), as a matrix of equal rows."""
     return expand(reshape(a, (*a.shape[:-1], 1, a.shape[-1])), matrix)
 
 
-def of_rows(a: Node, matrix: tuple[Any, ...]) -> Node:
+def of_rows(a: Node, matrix: Shape) -> Node:
     """A value for each row, (.., n), as a matrix of equal columns."""
     return expand(reshape(a, (*a.shape, 1)), matrix)
 
@@ -116,7 +116,7 @@ def beside(a: Node, b: Node) -> Node:
 
 def host(
     name: str, src: tuple[Node, ...], results: Sequence[tuple[Sequence[int], DType]],
-    options: tuple[Any, ...] = (),
+    options: tuple[object, ...] = (),
 ) -> list[Node]:  # fmt: skip
     """The results of a host function, each of a shape and a dtype."""
     shapes = tuple([tuple(shape) for shape, _ in results])
@@ -136,7 +136,10 @@ def _results_of(src: tuple[Node, ...], args: Sequence[tuple[DType, HostArg]]) ->
 
 @functools.lru_cache(1024)
 def _host_args(
-    name: str, shapes: tuple[tuple[int, ...], ...], names: tuple[str, ...], options: tuple[Any, ...]
+    name: str,
+    shapes: tuple[tuple[int, ...], ...],
+    names: tuple[str, ...],
+    options: tuple[object, ...],
 ) -> Sequence[tuple[DType, HostArg]]:
     """The dtype and the arg of each result."""
     results = enumerate(map(to_dtype, names))
@@ -244,14 +247,15 @@ def lstsq(a: Node, b: Node, rtol: float) -> list[Node]:
     return host("lstsq", (a, b), list(zip(shapes, kinds, strict=True)), (rtol,))
 
 
-def matrix_rank(a: Node, tolerances: Sequence[Any], hermitian: bool) -> Node:
+def matrix_rank(a: Node, tolerances: Sequence[Node | float], hermitian: bool) -> Node:
     """How many singular values exceed each of two tolerances, relative and absolute.
 
     Both are numbers, or both nodes with one for each matrix.
     """
     results = [(a.shape[:-2], dtypes.default_int)]
-    if isinstance(tolerances[0], Node):
-        return host("matrix_rank", (a, *tolerances), results, (hermitian,))[0]
+    nodes = [each for each in tolerances if isinstance(each, Node)]
+    if nodes:
+        return host("matrix_rank", (a, *nodes), results, (hermitian,))[0]
     return host("matrix_rank", (a,), results, (*tolerances, hermitian))[0]
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from ..dtype import DType, dtypes, sum_acc_dtype
 from ..ir.args import ReduceArg, ScanArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import same_size
+from ..ir.shape import Shape, same_size
 
 __all__ = [
     "computed_anew", "constant", "expand", "flip", "iota_along", "named", "permute", "reduce",
@@ -16,7 +14,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def reshape(node: Node, shape: tuple[Any, ...]) -> Node:
+def reshape(node: Node, shape: Shape) -> Node:
     return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 
@@ -28,7 +26,7 @@ def flip(node: Node, axis: int) -> Node:
     return Node(Op.FLIP, node.dtype, (node,), (axis,))
 
 
-def expand(node: Node, shape: tuple[Any, ...]) -> Node:
+def expand(node: Node, shape: Shape) -> Node:
     """`node` broadcast to `shape`; a scalar too."""
     if node.shape == shape:
         return node
@@ -54,7 +52,7 @@ def computed_anew(node: Node) -> Node:
     return node.replace(src=tuple(Node(Op.DETACH, s.dtype, (s,)) for s in node.src))
 
 
-def constant(dtype: DType, value: Any, shape: tuple[Any, ...]) -> Node:
+def constant(dtype: DType, value: complex, shape: Shape) -> Node:
     """`value` everywhere in `shape`."""
     return expand(Node.const(dtype, value), shape)
 
@@ -71,14 +69,14 @@ def scan(node: Node, op: Op, axis: int) -> Node:
     return Node(Op.SCAN, node.dtype, (node,), ScanArg(op, axis))
 
 
-def iota_along(shape: tuple[Any, ...], axis: int, dtype: DType = dtypes.int32) -> Node:
+def iota_along(shape: Shape, axis: int, dtype: DType = dtypes.int32) -> Node:
     """0, 1, ... along one axis of `shape`."""
     size = shape[axis]
     column = tuple(size if i == axis else 1 for i in range(len(shape)))
     return expand(reshape(Node(Op.IOTA, dtype, (), size), column), shape)
 
 
-def grown_axes(small: tuple[Any, ...], large: tuple[Any, ...]) -> tuple[int, ...]:
+def grown_axes(small: Shape, large: Shape) -> tuple[int, ...]:
     """The axes on which `small` was expanded to `large`."""
     pairs = enumerate(zip(small, large, strict=True))
     return tuple(axis for axis, (a, b) in pairs if not same_size(a, b))

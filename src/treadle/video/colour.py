@@ -14,8 +14,9 @@ from __future__ import annotations
 import functools
 import math
 import warnings
+from collections.abc import Sequence
 from numbers import Real
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -231,7 +232,7 @@ def converted(luma: Tensor, chroma: Tensor, weights: Weights, output: Output) ->
     return value.reshape(2 * rows, 2 * columns, 3)
 
 
-def _tints(u: Tensor, v: Tensor, weights: Weights) -> list[Any]:
+def _tints(u: Tensor, v: Tensor, weights: Weights) -> list[Tensor | float]:
     """What colour adds to R, G and B."""
     return [
         sum((value * by for value, by in ((u, by_u), (v, by_v)) if by), offset)
@@ -239,7 +240,7 @@ def _tints(u: Tensor, v: Tensor, weights: Weights) -> list[Any]:
     ]
 
 
-def _pixels(lumas: list[Tensor], tints: list[Any]) -> Tensor:
+def _pixels(lumas: list[Tensor], tints: Sequence[Tensor | float]) -> Tensor:
     """Six values side by side: R, G and B of two pixels."""
     place = Tensor.arange(6, device=lumas[0].device)
     tint = tints[-1]

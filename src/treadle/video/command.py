@@ -14,15 +14,22 @@ import sys
 import tempfile
 import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO, TypeAlias
 
 from ..errors import UserError
 from ..helpers import human_bytes, tqdm
 from .errors import BitstreamError, VideoError
 from .h273 import MATRICES, PRIMARIES, TRANSFERS
 from .info import SequenceSummary, StreamInfo, stream_info
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from .decode import Frame
+
+Commands: TypeAlias = "argparse._SubParsersAction[argparse.ArgumentParser]"
 
 __all__ = ["add_commands"]
 
@@ -36,7 +43,7 @@ _CONTAINERS = {
 }
 
 
-def add_commands(commands: Any) -> None:
+def add_commands(commands: Commands) -> None:
     """Adds `video` with its actions to the subparsers of `treadle`."""
     summary = "HEVC streams: what is in them, and their frames"
     video = commands.add_parser("video", help=summary, description=summary)
@@ -55,7 +62,9 @@ def add_commands(commands: Any) -> None:
     )
 
 
-def _action(actions: Any, run: Any, summary: str) -> argparse.ArgumentParser:
+def _action(
+    actions: Commands, run: Callable[[argparse.Namespace], int], summary: str
+) -> argparse.ArgumentParser:
     parser = actions.add_parser(run.__name__.strip("_"), help=summary, description=summary)
     parser.add_argument("file", type=Path, metavar="FILE", help="an Annex-B stream of HEVC")
     parser.set_defaults(run=run)
@@ -211,7 +220,7 @@ def _show_warning(message: Warning | str, *_: object) -> None:
     print(message, file=sys.stderr)
 
 
-def _write_frames(frames: Iterable[Any], total: int | None, folder: Path) -> tuple[int, float]:
+def _write_frames(frames: Iterable[Frame], total: int | None, folder: Path) -> tuple[int, float]:
     """How many frames were written, and in how many seconds."""
     from .png import png_files
 
@@ -224,7 +233,7 @@ def _write_frames(frames: Iterable[Any], total: int | None, folder: Path) -> tup
     return done, time.perf_counter() - begin
 
 
-def _pixels(frames: Iterable[Any]) -> Iterator[Any]:
+def _pixels(frames: Iterable[Frame]) -> Iterator[np.ndarray]:
     """The frames' arrays; says first which decoder they are from, if it is not NVDEC."""
     for frame in frames:
         if not frame.index and frame.fallback_reason:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import ctypes
 import functools
 from dataclasses import dataclass
-from typing import Any
 
 from .cuvid_abi import (
     CUVIDDECODECAPS,
@@ -81,7 +80,7 @@ class CuvidLibrary:
     `raw` is the loaded library.
     """
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: ctypes.CDLL) -> None:
         self.raw = raw
         for name, arguments in _PROTOTYPES.items():
             function = getattr(raw, name)
@@ -174,7 +173,7 @@ class CuvidLibrary:
         self._call(name, ctypes.byref(handle), ctypes.byref(params))
         return handle.value or 0
 
-    def _call(self, name: str, *arguments: Any) -> None:
+    def _call(self, name: str, *arguments: object) -> None:
         check_cuvid(getattr(self.raw, name)(*arguments), name)
 
 
@@ -215,7 +214,7 @@ def _status_text(status: int) -> str:
 
 
 @functools.cache
-def _driver() -> Any:
+def _driver() -> ctypes.CDLL | None:
     for name in _DRIVER_NAMES:
         try:
             return ctypes.CDLL(name)

@@ -30,9 +30,9 @@ from ..errors import DeviceError
 from ..forks import fork_safe
 from ..tensor import Tensor
 from ..tensor.types import DTypeLike
-from .annexb import Source, iter_annexb_nalus, with_annexb_start_code
+from .annexb import Bytes, Source, iter_annexb_nalus, with_annexb_start_code
 from .colour import ColorSpace, Conversion, Output
-from .cuvid import CuvidError, CuvidUnavailable, load_cuvid
+from .cuvid import CuvidError, CuvidLibrary, CuvidUnavailable, load_cuvid
 from .cuvid_abi import (
     CUVID_PKT_ENDOFSTREAM,
     CUVID_PKT_TIMESTAMP,
@@ -72,7 +72,7 @@ class NVVideoDecoder:
         *,
         codec: int = cudaVideoCodec_HEVC,
         max_decode_surfaces: int = 8,
-        cuvid: Any = None,
+        cuvid: CuvidLibrary | None = None,
         device: str = "CUDA",
     ) -> None:
         self._parser = 0  # first, for the finaliser
@@ -110,7 +110,7 @@ class NVVideoDecoder:
 
     # -- what goes in -----------------------------------------------------------------------------
 
-    def feed_packet(self, payload: Any, *, timestamp: int = 0, flags: int = 0) -> None:
+    def feed_packet(self, payload: Bytes, *, timestamp: int = 0, flags: int = 0) -> None:
         """Hands a piece of the stream, with start codes, to the parser.
 
         `timestamp` is the one of the picture that begins in it. Raises CuvidError, what the
@@ -343,7 +343,7 @@ class NVVideoDecoder:
 
 def _guarded(
     owner: weakref.ref[NVVideoDecoder], answer: Callable[[NVVideoDecoder, Any], int]
-) -> Callable[[Any, Any], int]:
+) -> Callable[[object, Any], int]:
     """A callback that keeps what is raised, and then says that it has failed."""
 
     def called(_: object, found: Any) -> int:

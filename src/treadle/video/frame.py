@@ -42,7 +42,7 @@ class DecodedFrame:
     bit_depth: int
     surface_size_bytes: int
 
-    def __init__(self, shown: Shown, surface: Surface, lock: Any) -> None:
+    def __init__(self, shown: Shown, surface: Surface, lock: threading.RLock) -> None:
         self._surface: Surface | None = surface
         self._shown, self._lock = shown, lock
         info = shown.info
@@ -166,7 +166,7 @@ def nv12_frames_to_tensors(
     """
     options = {"device": device, "dtype": dtype, "normalize": normalize}
     colours = {"color_space": color_space, "color_range": color_range}
-    made: list[Any] = []
+    made: list[Tensor | tuple[int, Tensor]] = []
     try:
         for frame in frames:
             with frame:

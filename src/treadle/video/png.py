@@ -5,11 +5,16 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterable, Iterator
 from fractions import Fraction
-from typing import Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from .errors import DecoderUnavailable, VideoError
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    from av import VideoCodecContext
 
 __all__ = ["png_files"]
 
@@ -33,8 +38,8 @@ def png_files(images: Iterable[np.ndarray]) -> Iterator[bytes]:
     return _files(av, images)
 
 
-def _files(av: Any, images: Iterable[np.ndarray]) -> Iterator[bytes]:
-    encoder: Any = None
+def _files(av: ModuleType, images: Iterable[np.ndarray]) -> Iterator[bytes]:
+    encoder: VideoCodecContext | None = None
     try:
         for image in images:
             height, width, _ = image.shape
@@ -49,7 +54,7 @@ def _files(av: Any, images: Iterable[np.ndarray]) -> Iterator[bytes]:
     yield from _rest(encoder)
 
 
-def _encoder(av: Any, width: int, height: int) -> Any:
+def _encoder(av: ModuleType, width: int, height: int) -> VideoCodecContext:
     encoder = av.CodecContext.create("png", "w")
     encoder.width, encoder.height, encoder.pix_fmt = width, height, "rgb24"
     encoder.time_base, encoder.options = Fraction(1, 25), _OPTIONS
@@ -57,6 +62,6 @@ def _encoder(av: Any, width: int, height: int) -> Any:
     return encoder
 
 
-def _rest(encoder: Any) -> Iterator[bytes]:
+def _rest(encoder: VideoCodecContext | None) -> Iterator[bytes]:
     """What an encoder still works on."""
     return iter(()) if encoder is None else map(bytes, encoder.encode(None))

@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection
-from typing import Any
+from typing import TypeVar
 
 from .stream import AccessUnit
 
 __all__ = ["History"]
+
+F = TypeVar("F")  # a picture, as a decoder gives it
 
 MOST_BYTES = 1 << 26  # of coded pictures; of longer groups only what is still coming is kept
 _PARAMETER_SETS = range(32, 35)
@@ -55,8 +57,8 @@ class History:
                     self._headers[one.data] = None
 
     def sound(
-        self, decode: Callable[[bytes | None, int], list[Any]], failure: type[Exception]
-    ) -> tuple[list[tuple[AccessUnit, Any]], AccessUnit | None]:
+        self, decode: Callable[[bytes | None, int], list[F]], failure: type[Exception]
+    ) -> tuple[list[tuple[AccessUnit, F]], AccessUnit | None]:
         """The pictures of sound units in the order of display, and the unit that is refused.
 
         `decode(bytes, index)` is a decoder of one thread, which raises `failure` for a picture that

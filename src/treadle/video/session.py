@@ -14,7 +14,7 @@ until the surface is needed.
 from __future__ import annotations
 
 from collections import deque
-from typing import Any
+from typing import TYPE_CHECKING
 
 from .cuvid_abi import (
     CUVIDDECODECREATEINFO,
@@ -34,6 +34,10 @@ from .errors import BitstreamError, UnsupportedStream
 from .frames import NV12Plane
 from .surfaces import SurfaceMemory
 
+if TYPE_CHECKING:
+    from ..runtime.cuda.driver import Event
+    from .cuvid import CuvidLibrary
+
 __all__ = ["Session", "Shown", "Surface"]
 
 OUTPUT_SURFACES = 4
@@ -48,7 +52,7 @@ class Session:
     """
 
     def __init__(
-        self, cuvid: Any, memory: SurfaceMemory, form: CUVIDEOFORMAT, surfaces: int
+        self, cuvid: CuvidLibrary, memory: SurfaceMemory, form: CUVIDEOFORMAT, surfaces: int
     ) -> None:
         _check(cuvid, form)
         self.cuvid, self.memory, self.surfaces = cuvid, memory, surfaces
@@ -58,7 +62,8 @@ class Session:
         self.bit_depth = 8 + max(form.bit_depth_luma_minus8, form.bit_depth_chroma_minus8)
         self.describe(form)
         self._mapped, self._is_retired = 0, False
-        self._leaving: deque[tuple[int, list[Any]]] = deque()  # and when they have been read
+        # those that are given back, and when they have been read
+        self._leaving: deque[tuple[int, list[Event | None]]] = deque()
         self._context_lock = self._new_lock()
         info = CUVIDDECODECREATEINFO(
             ulWidth=form.coded_width,
@@ -143,7 +148,7 @@ class Session:
             finally:
                 self._unmap(pointer)
 
-    def unmap_after(self, pointer: int, reads: list[Any]) -> None:
+    def unmap_after(self, pointer: int, reads: list[Event | None]) -> None:
         """Gives a surface back, when the moments of `reads` have come or later."""
         self._leaving.append((pointer, reads))
         # Nobody comes back to a session that is retired; host memory is never read later.
@@ -190,8 +195,8 @@ class Surface:
 
     def __init__(self, session: Session, pointer: int, pitch: int) -> None:
         self.session, self.pointer, self.pitch = session, pointer, pitch
-        self._copy: Any = None
-        self._reads: list[Any] = []  # when each of those who read it is done
+        self._copy: object = None
+        self._reads: list[Event | None] = []  # when each of those who read it is done
         wide = 1 if session.bit_depth == 8 else 2
         rows, columns = (session.height + 1) // 2, (session.width + 1) // 2
         chroma = pointer + pitch * _even(session.height)
@@ -259,7 +264,7 @@ class Shown:
         return self.session.map(self.info)
 
 
-def _geometry(form: CUVIDEOFORMAT) -> tuple[Any, ...]:
+def _geometry(form: CUVIDEOFORMAT) -> tuple[object, ...]:
     """What a decoder is made for."""
     area = form.display_area
     return (
@@ -281,7 +286,7 @@ def _output_format(bit_depth: int) -> int:
     return cudaVideoSurfaceFormat_NV12 if bit_depth == 8 else cudaVideoSurfaceFormat_P016
 
 
-def _check(cuvid: Any, form: CUVIDEOFORMAT) -> None:
+def _check(cuvid: CuvidLibrary, form: CUVIDEOFORMAT) -> None:
     """Raises UnsupportedStream with what the stream is and what the GPU decodes."""
     depth = max(form.bit_depth_luma_minus8, form.bit_depth_chroma_minus8)
     chroma = _CHROMA_NAMES.get(form.chroma_format, f"chroma format {form.chroma_format}")

@@ -20,7 +20,7 @@ import weakref
 from collections import deque
 from collections.abc import Iterable, Iterator
 from types import ModuleType
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -28,6 +28,9 @@ from .errors import BitstreamError, DecoderUnavailable, UnsupportedStream
 from .frames import NV12Plane, Picture
 from .rescue import History
 from .stream import AccessUnit, SequenceInfo
+
+if TYPE_CHECKING:
+    from av import Packet, VideoFrame
 
 __all__ = ["decode_pictures"]
 
@@ -157,7 +160,7 @@ class _Decoder:
         for decoder in [*cls._open]:
             decoder.close()
 
-    def _take(self, packet: Any) -> Iterator[tuple[AccessUnit, Picture]]:
+    def _take(self, packet: object) -> Iterator[tuple[AccessUnit, Picture]]:
         try:
             frames = self._context.decode(packet)
         except self._av.error.FFmpegError as error:
@@ -183,7 +186,7 @@ class _Decoder:
         """The sound pictures that were in flight at an error, and the unit that is refused."""
         context = _context(self._av, 1)
 
-        def decode(data: bytes | None, index: int) -> list[Any]:
+        def decode(data: bytes | None, index: int) -> list[VideoFrame]:
             return context.decode(None if data is None else _packet(self._av, data, index))
 
         found, refused = self._history.sound(decode, self._av.error.FFmpegError)
@@ -215,7 +218,7 @@ def _context(av: ModuleType, threads: int) -> Any:
     return context
 
 
-def _packet(av: ModuleType, data: bytes, index: int) -> Any:
+def _packet(av: ModuleType, data: bytes, index: int) -> Packet:
     # Memory of FFmpeg's own: a thread of its that frees a packet of ours waits for Python's lock,
     # which is held where the decoder waits for that thread to end.
     packet = av.Packet(len(data))
@@ -243,7 +246,7 @@ def _check_supported(unit: AccessUnit) -> None:
     )
 
 
-def _check_frame(frame: Any, unit: AccessUnit) -> None:
+def _check_frame(frame: VideoFrame, unit: AccessUnit) -> None:
     """The headers, as they are read here, and FFmpeg have to agree about where samples lie."""
     said = unit.sequence
     found = frame.width, frame.height, frame.format.components[0].bits
@@ -257,7 +260,7 @@ def _check_frame(frame: Any, unit: AccessUnit) -> None:
         )
 
 
-def _picture(frame: Any, said: SequenceInfo) -> Picture:
+def _picture(frame: VideoFrame, said: SequenceInfo) -> Picture:
     """NV12 or P016 without the crop: FFmpeg would shift the left edge for aligned rows."""
     depth = said.bit_depth_luma
     kind = np.dtype(np.uint8 if depth == 8 else "<u2")

@@ -9,13 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..engine.devices import Device, Opened
 from ..errors import DeviceError
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
+
+    from ..runtime.buffer import HostBuffer
+    from ..runtime.cuda.driver import Context, Event
+    from ..runtime.cuda.memory import CUDABuffer
 
 __all__ = ["SurfaceMemory"]
 
@@ -29,7 +33,7 @@ class SurfaceMemory:
 
     def __init__(self, device: str, is_needed: bool = True) -> None:
         self.device = Device.canonicalize(device)
-        self._context: Any = None
+        self._context: Context | None = None
         with contextlib.nullcontext() if is_needed else contextlib.suppress(DeviceError):
             self._context = getattr(self._opened.runtime, "context", None)
 
@@ -56,7 +60,7 @@ class SurfaceMemory:
         """A block in which libraries of CUDA work in this device's context."""
         return contextlib.nullcontext() if self._context is None else self._context.current()
 
-    def moment(self) -> Any:
+    def moment(self) -> Event | None:
         """When all that tensors are computed from now has been read: an event, for `reach`.
 
         None for host memory, where no event is needed to ask.
@@ -68,9 +72,9 @@ class SurfaceMemory:
             self._context.record(event, self._opened.runtime.stream)
         return event
 
-    def reach(self, moment: Any) -> None:
+    def reach(self, moment: Event | None) -> None:
         """Returns when `moment` has come, once. What was started later may still run."""
-        if moment is None:
+        if moment is None or self._context is None:
             self._opened.synchronize()
             return
         with self.current():
@@ -79,7 +83,7 @@ class SurfaceMemory:
             finally:
                 self._context.delete_event(moment)
 
-    def copied(self, pointer: int, nbytes: int) -> Any:
+    def copied(self, pointer: int, nbytes: int) -> HostBuffer | CUDABuffer:
         """Memory of its own with the bytes at `pointer`, which may change once `moment` comes."""
         buffer = self._opened.allocator.alloc(nbytes)
         if self._context is None:

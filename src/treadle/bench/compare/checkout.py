@@ -67,7 +67,7 @@ class Process:
     def __init__(self, started: subprocess.Popen[str], sources: Path) -> None:
         self._started, self._sources = started, sources
 
-    def ask(self, do: str, **request: Any) -> dict[str, Any]:
+    def ask(self, do: str, **request: object) -> dict[str, Any]:
         """The answer. Raises Failed with the error of the sources, or if the process has ended."""
         assert self._started.stdin is not None
         assert self._started.stdout is not None

@@ -18,7 +18,12 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, TypeAlias
+
+if TYPE_CHECKING:
+    from treadle.bench.work import Work
+
+Answer: TypeAlias = dict[str, object]
 
 CAPTURED = 4  # calls, behind which a step replays and what follows it is packed
 SETTLE_SECONDS = 0.05  # until the threads of the other process sleep
@@ -31,23 +36,23 @@ class Worker:
 
         self._library = TensorLibrary("treadle")
         self._file = str(treadle.__file__)
-        self._works: dict[str, Any] = {}
+        self._works: dict[str, Work] = {}
         self._run: Callable[[], object] | None = None
 
-    def rows(self, quick: bool) -> dict[str, Any]:
+    def rows(self, quick: bool) -> Answer:
         from treadle.bench.rows import works
 
         self._works = {work.name: work for work in works(quick)}
         names = {name: [w.group, _meaning(w)] for name, w in self._works.items()}
         return {"names": names, "file": self._file}
 
-    def prepare(self, name: str) -> dict[str, Any]:
+    def prepare(self, name: str) -> Answer:
         self._run = self._library.prepare(self._works[name])
         for _ in range(CAPTURED):
             self._run()
         return {}
 
-    def run(self, count: int) -> dict[str, Any]:
+    def run(self, count: int) -> Answer:
         """The median of `count` calls behind one that is not counted."""
         assert self._run is not None
         time.sleep(SETTLE_SECONDS)
@@ -60,13 +65,13 @@ class Worker:
         self._run()
         return time.perf_counter() - start
 
-    def drop(self) -> dict[str, Any]:
+    def drop(self) -> Answer:
         self._run = None
         gc.collect()
         return {}
 
 
-def _meaning(work: Any) -> str:
+def _meaning(work: Work) -> str:
     """What two checkouts have to agree on to be compared."""
     return f"{work.task} of {work.inputs} and {dict(work.weights)}, {work.repeat} x {work.film}"
 

@@ -12,7 +12,6 @@ import importlib.util
 import os
 from collections.abc import Callable
 from dataclasses import asdict, replace
-from typing import Any
 
 from ..libraries.base import Library, NotOffered
 from ..machine import Ceilings, describe_machine
@@ -189,7 +188,7 @@ def _judge(findings: Findings, result: WorkResult, limits: Ceilings) -> None:
     if "treadle" not in result.times:
         return
     for bar in result.work.bars:
-        reached: Any = None if findings.emulated else result.reached(bar, limits)
+        reached = None if findings.emulated else result.reached(bar, limits)
         if reached is None:
             side = "emulated" if findings.emulated else f"nothing to compare with: {bar}"
             findings.add(name, "passed" if findings.emulated else "skipped", message=side)

@@ -12,7 +12,12 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...runtime.cuda.driver import Context
 
 __all__ = ["Recorded", "corpus", "execute"]
 
@@ -38,7 +43,7 @@ class Recorded:
         """Of the text: a record of another text says nothing."""
         return hashlib.sha256(self.text.encode()).hexdigest()[:16]
 
-    def arrays(self) -> list[Any]:
+    def arrays(self) -> list[np.ndarray]:
         """The inputs: floats of every size, special ones first; the same each time."""
         import numpy as np
 
@@ -60,7 +65,7 @@ def corpus(arch: str) -> list[Recorded]:
     return [probe for probe in _ALL if probe.least <= number]
 
 
-def execute(context: Any, probe: Recorded) -> Any:
+def execute(context: Context, probe: Recorded) -> np.ndarray:
     """What a kernel writes on a driver's device, as words of 32 bits."""
     import numpy as np
 

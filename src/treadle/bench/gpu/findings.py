@@ -95,12 +95,12 @@ class Findings:
         """Writes one finding down."""
         self._write({"finding": asdict(Finding(name, outcome, seconds, message[:_LONGEST]))})
 
-    def note(self, name: str, value: Any) -> None:
+    def note(self, name: str, value: object) -> None:
         """Writes something else down: a text, numbers."""
         self.notes[name] = value
         self._write({"note": name, "value": value})
 
-    def _write(self, line: dict[str, Any]) -> None:
+    def _write(self, line: dict[str, object]) -> None:
         with open(self._path, "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
 

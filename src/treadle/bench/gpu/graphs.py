@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .findings import Findings
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...tensor import Tensor
 
 __all__ = ["run"]
 
@@ -27,7 +32,7 @@ def _compare(found: Any, expected: Any) -> None:
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)
 
 
-def _numbers(*shape: int, seed: int = 0) -> Any:
+def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
     import numpy as np
 
     return np.random.default_rng(seed).standard_normal(shape, np.float32)
@@ -56,7 +61,7 @@ def _training(device: str) -> None:
         optimizer = nn.optim.Adam([w], lr=0.01)
 
         @TinyJit
-        def step() -> Any:
+        def step() -> Tensor:
             optimizer.zero_grad()
             loss = ((x @ w).tanh() - y).square().mean().backward()
             return loss.realize(*optimizer.schedule_step())
@@ -70,7 +75,7 @@ def _training(device: str) -> None:
 def _chain(device: str, kernels: int) -> None:
     from ... import Tensor, TinyJit
 
-    def chain(x: Any) -> Any:
+    def chain(x: Tensor) -> Tensor:
         for _ in range(kernels):
             x = (x + 1).contiguous()
         return x.realize()
@@ -87,7 +92,7 @@ def _branches(device: str) -> None:
 
     matrices = [_numbers(24, 24, seed=n) for n in range(4)]
 
-    def program(x: Any) -> Any:
+    def program(x: Tensor) -> Tensor:
         found = [(x @ w).contiguous() for w in weights]
         total = found[0]
         for other in found[1:]:

@@ -7,9 +7,14 @@ import gc
 import importlib.util
 import weakref
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .findings import Findings, Skipped
+
+if TYPE_CHECKING:
+    import torch
+
+    from ...tensor import Tensor
 
 __all__ = ["run"]
 
@@ -42,7 +47,7 @@ def _torch() -> ModuleType:
     return torch
 
 
-def _address(x: Any) -> int:
+def _address(x: Tensor) -> int:
     from ...engine.memory import memory_of
     from ...tensor.movements import memory_below
 
@@ -50,7 +55,7 @@ def _address(x: Any) -> int:
     return memory.buffer.argument
 
 
-def _same(found: Any, expected: Any) -> None:
+def _same(found: object, expected: object) -> None:
     if found != expected:
         raise AssertionError(f"{found}, not {expected}")
 
@@ -96,7 +101,7 @@ def _own_array() -> None:
 # -- PyTorch ----------------------------------------------------------------------------------
 
 
-def _blob(torch: ModuleType, t: Any, **how: Any) -> Any:
+def _blob(torch: ModuleType, t: torch.Tensor, **how: Any) -> Tensor:
     from ... import Tensor
     from ...dtype import _from_torch_dtype
 
@@ -163,7 +168,7 @@ def _current_stream(torch: ModuleType) -> None:
         _side_stream(torch, t, _blob(torch, t), stream)
 
 
-def _side_stream(torch: ModuleType, t: Any, x: Any, stream: Any) -> None:
+def _side_stream(torch: ModuleType, t: torch.Tensor, x: Tensor, stream: torch.cuda.Stream) -> None:
     with torch.cuda.stream(stream):
         torch.cuda._sleep(_CYCLES)
         t.fill_(3)

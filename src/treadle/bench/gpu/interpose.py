@@ -17,7 +17,10 @@ import platform
 import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
 
 __all__ = ["imported", "interposed", "loaded_at", "memory_at"]
 
@@ -107,7 +110,7 @@ def imported(start: int) -> dict[str, list[int]]:
 
 
 @contextlib.contextmanager
-def interposed(library: str, functions: Mapping[str, Any]) -> Iterator[None]:
+def interposed(library: str, functions: Mapping[str, CFuncPtr]) -> Iterator[None]:
     """For the time of a block, what a loaded `library` calls by a name is one of `functions`.
 
     Raises LookupError where it is not loaded, or imports none of them.

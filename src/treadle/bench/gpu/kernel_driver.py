@@ -20,7 +20,6 @@ import struct
 import sys
 import termios
 from collections.abc import Iterator
-from typing import Any
 
 from .driver_calls import Recorder
 from .findings import Findings, Skipped
@@ -198,7 +197,7 @@ def _work(recorder: Recorder) -> None:
     """What a runtime has to be able to do, one step after the other."""
     from ... import Device, Tensor, TinyJit
 
-    device: Any = Device["CUDA"]
+    device = Device["CUDA"]
     recorder.mark("open")
     x = Tensor(list(range(1024)), device="CUDA").realize()
     recorder.mark("copy to the device")

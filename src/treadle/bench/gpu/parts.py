@@ -38,7 +38,7 @@ class Part:
     name: str
     seconds: float
     module: str
-    arguments: tuple[Any, ...] = ()
+    arguments: tuple[object, ...] = ()
     asked: bool = False  # whether it runs only where it is named
 
 
@@ -174,7 +174,7 @@ def _last_line(path: str) -> str:
         return ([line.strip() for line in file if line.strip()] or ["it printed nothing"])[-1]
 
 
-def run_part(name: str, path: str, seconds: float, emulated: bool, *more: Any) -> None:
+def run_part(name: str, path: str, seconds: float, emulated: bool, *more: object) -> None:
     """One part, in this process."""
     part = PARTS[name]
     module = importlib.import_module(f".{part.module}", __package__)

@@ -11,7 +11,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...runtime.cuda.driver import Context
 
 from .corpus import Recorded, corpus, execute
 from .findings import Findings
@@ -34,7 +39,7 @@ def run(findings: Findings, path: str) -> None:
         )
 
 
-def record(context: Any, probes: Sequence[Recorded], path: str, device: str) -> None:
+def record(context: Context, probes: Sequence[Recorded], path: str, device: str) -> None:
     """Adds the results of some kernels to a file of those of one chip, which `device` names.
 
     What there is of another chip goes.
@@ -63,7 +68,7 @@ def _recorded(path: str, device: str) -> tuple[dict[str, Any], dict[str, str]]:
         return {name: file[name] for name in file if name != _ABOUT}, about["digests"]
 
 
-def differences(context: Any, arch: str, path: str) -> tuple[list[str], list[str]]:
+def differences(context: Context, arch: str, path: str) -> tuple[list[str], list[str]]:
     """Where a context's results are not those of a file, and kernels whose text is another now."""
     import numpy as np
 
@@ -78,7 +83,7 @@ def differences(context: Any, arch: str, path: str) -> tuple[list[str], list[str
     return found, stale
 
 
-def _difference(probe: Recorded, ours: Any, theirs: Any) -> str:
+def _difference(probe: Recorded, ours: np.ndarray, theirs: np.ndarray) -> str:
     """Which words differ by more than the probe allows; NaNs are all alike."""
     import numpy as np
 
@@ -101,7 +106,7 @@ def _difference(probe: Recorded, ours: Any, theirs: Any) -> str:
     return f"{wrong.size} of {ours.size} differ; {', '.join(inputs)} gives {' and '.join(shown)}"
 
 
-def _ordered(words: Any) -> Any:
+def _ordered(words: np.ndarray) -> np.ndarray:
     """Integers in the order of the floats whose bits they are; both zeros are one."""
     import numpy as np
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from ..work import Bar, Input, Work
+from ..work import Bar, Form, Input, Work
 
 __all__ = ["gpu_works"]
 
@@ -69,7 +69,7 @@ def _attention(tokens: int, causal: bool) -> Work:
     return Work("attention", name, "matrix", flops, given, form, (FLASH,), repeat=5)
 
 
-def _row(name: str, n: int, form: Any, vectors: int = 0, dtype: str = "float32") -> Work:
+def _row(name: str, n: int, form: Form, vectors: int = 0, dtype: str = "float32") -> Work:
     """Reads a square and writes one."""
     given, amount = (Input((n, n), dtype), *[Input((n,), dtype)] * vectors), 2.0 * _BYTES[dtype]
     return Work("memory", name, "copy", amount * n * n, given, form, (COPY,), repeat=5)

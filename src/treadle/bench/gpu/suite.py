@@ -9,7 +9,10 @@ from __future__ import annotations
 import importlib.util
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import pytest
 
 from ...target import available_cores
 from .findings import Findings
@@ -73,20 +76,20 @@ class _Outcomes:
         self._passed = self._skipped = self._failed = self._all = 0
         self._cut = False
 
-    def pytest_collection_finish(self, session: Any) -> None:
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Without workers; those tell the number themselves."""
         self._all = max(self._all, len(session.items))
 
-    def pytest_xdist_node_collection_finished(self, node: Any, ids: list[str]) -> None:
+    def pytest_xdist_node_collection_finished(self, node: object, ids: list[str]) -> None:
         self._all = len(ids)
 
-    def pytest_collectreport(self, report: Any) -> None:
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """A file that cannot be read is a failure of its own."""
         if report.failed:
             lines = str(report.longrepr).strip().splitlines() or ["no message"]
             self._findings.add(report.nodeid, "failed", 0.0, lines[-1][:_LONGEST])
 
-    def pytest_runtest_logreport(self, report: Any) -> None:
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         import pytest
 
         if report.failed:

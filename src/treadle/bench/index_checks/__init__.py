@@ -15,7 +15,7 @@ from __future__ import annotations
 import statistics
 import time
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...config import Context
 from ..libraries.tensor import TensorLibrary
@@ -23,6 +23,9 @@ from ..process import Overhead
 from ..rows import works
 from ..timing import timed
 from ..work import Input, Work
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["PAIRS", "Times", "index_checks", "indexed", "pairs_of"]
 
@@ -45,14 +48,14 @@ class _SameInputs(TensorLibrary):
 
     def __init__(self) -> None:
         super().__init__("treadle")
-        self._made: list[Any] = []
-        self._given: Iterator[Any] = iter(())
+        self._made: list[object] = []
+        self._given: Iterator[object] = iter(())
 
     def begin(self) -> None:
         """The next tensors are those of a work's inputs."""
         self._given = iter([*self._made])
 
-    def tensor(self, array: Any) -> Any:
+    def tensor(self, array: np.ndarray) -> Any:
         found = next(self._given, None)
         if found is None:
             found = super().tensor(array)

@@ -115,7 +115,7 @@ class EmulatedContext:
 
     # -- memory
 
-    def alloc(self, nbytes: int, stream: Any) -> int:
+    def alloc(self, nbytes: int, stream: object) -> int:
         self._check("cuMemAllocAsync")
         with self._lock:
             address = self.memory.alloc(nbytes)
@@ -125,7 +125,7 @@ class EmulatedContext:
             raise DriverError("CUDA_ERROR_OUT_OF_MEMORY", "cuMemAllocAsync", message)
         return address
 
-    def free(self, address: int, stream: Any) -> None:
+    def free(self, address: int, stream: object) -> None:
         with self._lock:
             found = self.memory.free(address)
         if not found:
@@ -169,24 +169,24 @@ class EmulatedContext:
             message = f"{nbytes} bytes at 0x{address:x} are not inside one allocation"
             raise DriverError("CUDA_ERROR_INVALID_VALUE", call, message)
 
-    def copy_in(self, target: int, host: int, nbytes: int, stream: Any) -> None:
+    def copy_in(self, target: int, host: int, nbytes: int, stream: object) -> None:
         self._check("cuMemcpyHtoDAsync")
         self._inside("cuMemcpyHtoDAsync", target, nbytes, None)
         ctypes.memmove(target, host, nbytes)
 
-    def copy_out(self, host: int, source: int, nbytes: int, stream: Any) -> None:
+    def copy_out(self, host: int, source: int, nbytes: int, stream: object) -> None:
         self._check("cuMemcpyDtoHAsync")
         self._inside("cuMemcpyDtoHAsync", source, nbytes, None)
         ctypes.memmove(host, source, nbytes)
 
-    def copy(self, target: int, source: int, nbytes: int, stream: Any) -> None:
+    def copy(self, target: int, source: int, nbytes: int, stream: object) -> None:
         self._check("cuMemcpyDtoDAsync")
         for address in (target, source):
             self._inside("cuMemcpyDtoDAsync", address, nbytes, None)
         ctypes.memmove(target, source, nbytes)
 
     def copy_peer(
-        self, target: int, source: int, source_context: Context, nbytes: int, stream: Any
+        self, target: int, source: int, source_context: Context, nbytes: int, stream: object
     ) -> None:
         self._check("cuMemcpyPeerAsync")
         if not isinstance(source_context, EmulatedContext):
@@ -284,30 +284,30 @@ class EmulatedContext:
         self._check("cuStreamCreate")
         return next(self._streams)
 
-    def delete_stream(self, stream: Any) -> None:
+    def delete_stream(self, stream: object) -> None:
         pass
 
-    def wait_stream(self, stream: Any) -> None:
+    def wait_stream(self, stream: object) -> None:
         self._check("cuStreamSynchronize")
 
-    def is_capturing(self, stream: Any) -> bool:
+    def is_capturing(self, stream: object) -> bool:
         return False
 
     def new_event(self, timed: bool) -> _Event:
         self._check("cuEventCreate")
         return _Event()
 
-    def delete_event(self, event: Any) -> None:
+    def delete_event(self, event: object) -> None:
         pass
 
-    def record(self, event: _Event, stream: Any) -> None:
+    def record(self, event: _Event, stream: object) -> None:
         self._check("cuEventRecord")
         event.time = time.perf_counter_ns()
 
-    def wait_event(self, stream: Any, event: Any) -> None:
+    def wait_event(self, stream: object, event: object) -> None:
         self._check("cuStreamWaitEvent")
 
-    def finish_event(self, event: Any) -> None:
+    def finish_event(self, event: object) -> None:
         self._check("cuEventSynchronize")
 
     def elapsed(self, start: _Event, end: _Event) -> float:
@@ -352,9 +352,9 @@ class EmulatedContext:
     ) -> None:
         executable[id(node)].args = list(args)
 
-    def launch_graph(self, executable: dict[int, _Node], stream: Any) -> None:
+    def launch_graph(self, executable: dict[int, _Node], stream: object) -> None:
         for node in executable.values():
             self.launch(node.kernel, node.grid, node.block, node.shared, stream, node.args)
 
-    def delete_graph(self, graph: Any, executable: Any) -> None:
+    def delete_graph(self, graph: object, executable: object) -> None:
         pass

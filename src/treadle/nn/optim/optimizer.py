@@ -22,7 +22,7 @@ from ...tensor.types import Placement
 
 __all__ = ["Optimizer", "OptimizerGroup", "ParameterGroup", "Params"]
 
-Params: TypeAlias = Iterable[Tensor] | Iterable[Mapping[str, Any]]
+Params: TypeAlias = Iterable[Tensor] | Iterable[Mapping[str, object]]
 
 
 @explained
@@ -35,12 +35,12 @@ class ParameterGroup(dict[str, Any]):
     no rate or no dictionary.
     """
 
-    def __init__(self, params: list[Tensor], lr: float, options: Mapping[str, Any]) -> None:
+    def __init__(self, params: list[Tensor], lr: float, options: Mapping[str, object]) -> None:
         super().__init__(options, params=params)
         self.state: list[str] = []
         super().__setitem__("lr", self._constant([float(lr)], (1,)))
 
-    def __setitem__(self, key: str, value: Any) -> None:
+    def __setitem__(self, key: str, value: object) -> None:
         if key != "lr" or "lr" not in self:  # not there yet: a copy is being filled
             super().__setitem__(key, value)
         elif isinstance(value, Tensor):
@@ -66,7 +66,7 @@ class ParameterGroup(dict[str, Any]):
         values = [self[name] for name in self.state]
         return [t for value in values for t in (value if isinstance(value, list) else [value])]
 
-    def _constant(self, value: Any, shape: Shape) -> Tensor:
+    def _constant(self, value: object, shape: Shape) -> Tensor:
         import numpy as np
 
         # From host memory: a buffer of its own to assign to, with no kernel to compile.
@@ -99,7 +99,7 @@ class Optimizer:
     buffers: list[Tensor]
     device: Placement  # of the parameters
 
-    def __init__(self, params: Params, lr: float, **options: Any) -> None:
+    def __init__(self, params: Params, lr: float, **options: object) -> None:
         self.param_groups, self.buffers = [], []
         for given in self._as_groups(params):
             unknown = given.keys() - {"params", "lr"} - options.keys()
@@ -116,8 +116,8 @@ class Optimizer:
         self.device = self.params[0].device
 
     def _as_groups(self, params: Params) -> list[Mapping[str, Any]]:
-        items: list[Any] = [params] if isinstance(params, Tensor) else list(params)
-        groups: list[Mapping[str, Any]] = [item for item in items if isinstance(item, Mapping)]
+        items: list[object] = [params] if isinstance(params, Tensor) else list(params)
+        groups = [item for item in items if isinstance(item, Mapping)]
         if not groups:
             return [{"params": items}]
         if len(groups) < len(items) or any("params" not in group for group in groups):

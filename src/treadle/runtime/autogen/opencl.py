@@ -16,11 +16,13 @@ import ctypes
 import ctypes.util
 import functools
 import os
-from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any
+from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError
+
+if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
 
 __all__ = ["cl_context", "cl_device_id", "cl_mem", "cl_platform_id", "library"]
 
@@ -54,7 +56,7 @@ _WAIT = (_UINT, _VOID, _VOID)  # events to wait for, and the one that is made
 _INFO = (_UINT, _SIZE, _VOID, _VOID)  # what is asked, room, where to, and how much it was
 
 # What each function returns, and its parameters.
-_FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
+_FUNCTIONS: dict[str, tuple[type, tuple[type, ...]]] = {
     "clGetPlatformIDs": (_STATUS, (_UINT, _VOID, _VOID)),
     "clGetPlatformInfo": (_STATUS, (_VOID, *_INFO)),
     "clGetDeviceIDs": (_STATUS, (_VOID, _BITS, _UINT, _VOID, _VOID)),
@@ -157,7 +159,7 @@ def _candidates() -> list[str]:
     return [*found, ctypes.util.find_library("OpenCL") or "libOpenCL.so.1"]
 
 
-def __getattr__(name: str) -> Callable[..., Any]:
+def __getattr__(name: str) -> CFuncPtr:
     if name not in _FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     function = getattr(library(), name)

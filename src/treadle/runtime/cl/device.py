@@ -12,7 +12,7 @@ from __future__ import annotations
 import threading
 import time
 import warnings
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.errors import DeviceError, InternalError, StaleCodeError
 from treadle.runtime.cl.failures import is_loss, translated
@@ -22,6 +22,10 @@ from treadle.runtime.presence import Presence, finish_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from types import ModuleType
+
+    import numpy as np
+    import pyopencl as cl
 
     from treadle.dtype import ImageDType
     from treadle.errors import TreadleError
@@ -33,7 +37,7 @@ __all__ = ["CLCallList", "CLDevice"]
 class _Phase(NamedTuple):
     """One kernel function and what its launches take."""
 
-    program: Any
+    program: cl.Program
     entry: Entry
 
     @property
@@ -45,7 +49,7 @@ class _Phase(NamedTuple):
 class _Library:
     """A built program. `phases` are what launches take."""
 
-    def __init__(self, program: Any, entries: Sequence[Entry]) -> None:
+    def __init__(self, program: cl.Program, entries: Sequence[Entry]) -> None:
         self.phases = [_Phase(program, entry) for entry in entries]
 
 
@@ -60,9 +64,9 @@ class CLDevice:
     name: str
     is_software: bool
     shares_memory: bool
-    driver: Any
-    context: Any
-    queue: Any
+    driver: ModuleType
+    context: cl.Context
+    queue: cl.CommandQueue
     allocator: CLAllocator
 
     def __init__(self, name: str, index: int = 0, arch: str | None = None) -> None:
@@ -79,7 +83,7 @@ class CLDevice:
         with translated("open the device", self.presence):
             self.context = self.driver.Context([self.facts.handle])
             self.queue = self.driver.CommandQueue(self.context)
-        self._timed_queue: Any = None
+        self._timed_queue: cl.CommandQueue | None = None
         finish_first(self, also_before_forks=True)
         self.allocator = CLAllocator(
             self.presence, self.driver, self.context, self.facts, self.synchronize
@@ -102,7 +106,9 @@ class CLDevice:
         )
         return _Library(program, entries)
 
-    def _built(self, refusal: type[TreadleError], what: str, *parts: Any, **options: Any) -> Any:
+    def _built(
+        self, refusal: type[TreadleError], what: str, *parts: object, **options: object
+    ) -> cl.Program:
         """A program of these parts, without the warnings that a driver has about generated code.
 
         Raises `refusal` if the driver does not take it, DeviceError if there is no driver any more.
@@ -157,7 +163,7 @@ class CLDevice:
         with translated("write a buffer", self.presence):
             self.driver.enqueue_copy(self.queue, buffer.argument, data, is_blocking=True)
 
-    def _copy_texels(self, target: Any, source: Any, image: ImageDType) -> None:
+    def _copy_texels(self, target: object, source: object, image: ImageDType) -> None:
         """Copies a whole texture, after the work that was enqueued before."""
         height, width = image.image_shape
         with translated("copy a texture", self.presence):
@@ -171,13 +177,15 @@ class CLDevice:
         with translated("wait for the device", self.presence):
             self.queue.finish()
 
-    def timed_queue(self) -> Any:
+    def timed_queue(self) -> cl.CommandQueue:
         """A queue whose events carry times; measuring is off in the other one."""
-        if self._timed_queue is None:
+        queue = self._timed_queue
+        if queue is None:
             properties = self.driver.command_queue_properties.PROFILING_ENABLE
             with translated("make a queue", self.presence):
-                self._timed_queue = self.driver.CommandQueue(self.context, properties=properties)
-        return self._timed_queue
+                queue = self.driver.CommandQueue(self.context, properties=properties)
+            self._timed_queue = queue
+        return queue
 
 
 class CLCallList:
@@ -186,8 +194,8 @@ class CLCallList:
     def __init__(self, device: CLDevice, launches: Sequence[Launch], keep: object) -> None:
         self._device = device
         self._lock = threading.Lock()
-        self._calls: list[list[tuple[Any, _Phase]]] = []
-        self._args: list[list[Any]] = []
+        self._calls: list[list[tuple[cl.Kernel, _Phase]]] = []
+        self._args: list[list[object]] = []
         with translated("set the arguments of a kernel", device.presence):
             for launch in launches:
                 self._args.append(list(launch.args))
@@ -202,7 +210,7 @@ class CLCallList:
     def __len__(self) -> int:
         return len(self._calls)
 
-    def set_arg(self, call: int, slot: int, argument: Any) -> None:
+    def set_arg(self, call: int, slot: int, argument: cl.Buffer | cl.Image) -> None:
         """Replaces the memory in argument `slot` of launch `call`."""
         self._args[call][slot] = argument  # keeps it alive
         for kernel, phase in self._calls[call]:
@@ -244,13 +252,13 @@ class CLCallList:
         ]
 
 
-def _int32(value: int) -> Any:
+def _int32(value: int) -> np.int32:
     import numpy as np
 
     return np.int32(value)
 
 
-def _prepared(driver: Any, phase: _Phase, launch: Launch) -> tuple[Any, _Phase]:
+def _prepared(driver: ModuleType, phase: _Phase, launch: Launch) -> tuple[cl.Kernel, _Phase]:
     """A kernel object of its own with all arguments set."""
     entry = phase.entry
     kernel = driver.Kernel(phase.program, entry.symbol)

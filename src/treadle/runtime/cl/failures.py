@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.cl.platforms import binding
@@ -38,7 +38,7 @@ class translated:
         if error is not None and isinstance(error, binding().Error):
             raise self._raised(error) from error
 
-    def _raised(self, error: Any) -> DeviceError:
+    def _raised(self, error: BaseException) -> DeviceError:
         name = self._presence.name
         if isinstance(error, binding().MemoryError):
             return OutOfMemory(

@@ -11,7 +11,12 @@ was released from one that lives: no call of OpenCL can, they follow that first 
 from __future__ import annotations
 
 import os
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyopencl as cl
 
 __all__ = ["begins_with", "table_of"]
 
@@ -33,8 +38,9 @@ def begins_with(address: int) -> int | None:
     return int.from_bytes(found, "little") if len(found) == _WORD else None
 
 
-def table_of(cl: Any, context: Any) -> int | None:
+def table_of(binding: ModuleType, context: cl.Context) -> int | None:
     """What living objects of `context`'s driver begin with; None if they do not begin alike."""
-    buffers = [cl.Buffer(context, cl.mem_flags.READ_WRITE, size) for size in (4, 4096)]
+    flags = binding.mem_flags.READ_WRITE
+    buffers = [binding.Buffer(context, flags, size) for size in (4, 4096)]
     words = {begins_with(made.int_ptr) for made in (context, *buffers)}
     return words.pop() if len(words) == 1 else None

@@ -25,6 +25,9 @@ from treadle.runtime.cl.platforms import binding
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from types import ModuleType
+
+    import pyopencl as cl
 
     from treadle.dtype import ImageDType
     from treadle.runtime.base import MemoryStats
@@ -37,7 +40,7 @@ __all__ = ["CLAllocator", "CLBuffer"]
 class _Block(NamedTuple):
     """What kernels take, and the host memory behind it where that is shared."""
 
-    argument: Any
+    argument: cl.Buffer | cl.Image
     host: HostBuffer | None
 
 
@@ -48,12 +51,12 @@ class CLBuffer:
         "__weakref__", "_block", "_owner", "_waiting", "argument", "image", "is_read_only",
         "nbytes",
     )  # fmt: skip
-    argument: Any
+    argument: cl.Buffer | cl.Image
     image: ImageDType | None
     nbytes: int
 
     def __init__(
-        self, block: _Block, nbytes: int, waiting: BlockCache[Any, _Block] | None,
+        self, block: _Block, nbytes: int, waiting: BlockCache[int | ImageDType, _Block] | None,
         owner: object = None, image: ImageDType | None = None,
     ) -> None:  # fmt: skip
         self.argument, self.nbytes, self.image = block.argument, nbytes, image
@@ -81,7 +84,7 @@ class CLAllocator:
     """
 
     def __init__(
-        self, presence: Presence, driver: Any, context: Any, facts: Facts,
+        self, presence: Presence, driver: ModuleType, context: cl.Context, facts: Facts,
         synchronize: Callable[[], None],
     ) -> None:  # fmt: skip
         self._presence, self.driver = presence, driver
@@ -125,13 +128,13 @@ class CLAllocator:
                 f"{self._facts.name}"
             ) from error
 
-    def _texture(self, image: ImageDType) -> Any:
+    def _texture(self, image: ImageDType) -> cl.Image:
         cl = self.driver
         height, width = image.image_shape
         flags = cl.mem_flags.READ_WRITE
         return cl.create_image(self._context, flags, _format_of(image), shape=(width, height))
 
-    def _wrapped(self, block: HostBuffer) -> Any:
+    def _wrapped(self, block: HostBuffer) -> cl.Buffer:
         cl = self.driver
         flags = cl.mem_flags.READ_WRITE | cl.mem_flags.USE_HOST_PTR
         return cl.Buffer(self._context, flags, hostbuf=block.view())
@@ -186,7 +189,7 @@ class CLAllocator:
         buffer.is_read_only = bool(handle.flags & cl.mem_flags.READ_ONLY)
         return buffer
 
-    def _mapped(self, handle: Any) -> HostBuffer:
+    def _mapped(self, handle: cl.Buffer) -> HostBuffer:
         """The host's view of a buffer that somebody else made."""
         cl = self.driver
         queue = cl.CommandQueue(self._context)
@@ -216,7 +219,7 @@ def _bytes_of(kind: int | ImageDType) -> int:
     return kind if isinstance(kind, int) else kind.channels * kind.itemsize
 
 
-def _format_of(image: ImageDType) -> Any:
+def _format_of(image: ImageDType) -> cl.ImageFormat:
     cl = binding()
     kinds = cl.channel_type
     return cl.ImageFormat(
@@ -224,7 +227,7 @@ def _format_of(image: ImageDType) -> Any:
     )
 
 
-def _check_access(handle: Any) -> None:
+def _check_access(handle: cl.MemoryObject) -> None:
     """Raises DeviceError for memory that kernels cannot read, or the host cannot read and write."""
     flags = binding().mem_flags
     for name in ("WRITE_ONLY", "HOST_NO_ACCESS", "HOST_WRITE_ONLY", "HOST_READ_ONLY"):
@@ -235,7 +238,7 @@ def _check_access(handle: Any) -> None:
             )
 
 
-def _check_texture(handle: Any, image: ImageDType) -> None:
+def _check_texture(handle: cl.Image, image: ImageDType) -> None:
     height, width = image.image_shape
     if (handle.height, handle.width) != (height, width):
         raise DeviceError(
@@ -246,6 +249,6 @@ def _check_texture(handle: Any, image: ImageDType) -> None:
         raise DeviceError(f"CL: the image's format is {handle.format}, not that of {image!r}")
 
 
-def _release(mapped: Any, queue: Any) -> None:
+def _release(mapped: cl.MemoryMap, queue: cl.CommandQueue) -> None:
     mapped.release(queue)
     queue.finish()

@@ -12,7 +12,7 @@ import functools
 import os
 import re
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING
 
 from treadle.config import settings
 from treadle.dtype import DType, dtypes
@@ -20,6 +20,11 @@ from treadle.errors import DeviceError, SettingError
 from treadle.runtime.cl.driver_cache import take_folder
 from treadle.runtime.cl.pocl import UNKNOWN, choose_method, name_processor
 from treadle.target import Target, Workgroup, host_target, parse_target
+
+if TYPE_CHECKING:
+    from types import ModuleType
+
+    import pyopencl as cl
 
 __all__ = ["Facts", "binding", "describe", "find_devices", "target_of"]
 
@@ -40,7 +45,7 @@ class Facts:
     `has_subgroups`: kernels may say how many items form one.
     """
 
-    handle: Any
+    handle: cl.Device
     platform: str
     name: str
     driver: str
@@ -58,7 +63,7 @@ class Facts:
 
 
 @functools.cache
-def binding() -> Any:
+def binding() -> ModuleType:
     """The pyopencl module. Raises DeviceError if it is missing."""
     try:
         import pyopencl
@@ -72,19 +77,19 @@ def binding() -> Any:
 @functools.cache
 def find_devices() -> tuple[Facts, ...]:
     """Every usable device, GPUs first. Raises DeviceError, which says why, if there is none."""
-    cl = binding()
+    module = binding()
     try:
-        platforms = cl.get_platforms()
-    except cl.Error as error:
+        platforms = module.get_platforms()
+    except module.Error as error:
         raise DeviceError(f"no OpenCL platform was found ({error}){_vendors()}; {MEND}") from error
     found, others = [], []
     for platform in platforms:
         try:
             handles = platform.get_devices()
-        except cl.Error:  # a platform without devices says so by an error
+        except module.Error:  # a platform without devices says so by an error
             continue
         for handle in handles:
-            facts = _facts(cl, platform, handle)
+            facts = _facts(module, platform, handle)
             (found if facts.version >= OLDEST and not _is_unknown(facts) else others).append(facts)
     if not found:
         old = "".join(map(_why_not, others))
@@ -108,10 +113,10 @@ def _vendors() -> str:
     return "" if value is None else f", with OCL_ICD_VENDORS={value} naming the drivers to load"
 
 
-def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
+def _facts(binding: ModuleType, platform: cl.Platform, handle: cl.Device) -> Facts:
     extensions = frozenset(handle.extensions.split())
     numbers = re.search(r"(\d+)\.(\d+)", handle.version)
-    is_cpu = bool(handle.type & cl.device_type.CPU)
+    is_cpu = bool(handle.type & binding.device_type.CPU)
     return Facts(
         handle=handle,
         platform=platform.name.strip(),
@@ -131,7 +136,7 @@ def _facts(cl: Any, platform: Any, handle: Any) -> Facts:
     )
 
 
-def _largest_image(handle: Any) -> tuple[int, int] | None:
+def _largest_image(handle: cl.Device) -> tuple[int, int] | None:
     if not handle.image_support:
         return None
     return handle.image2d_max_height, handle.image2d_max_width

@@ -9,6 +9,7 @@ The functions of cuda-bindings return (CUresult, results...).
 from __future__ import annotations
 
 import re
+from types import ModuleType
 from typing import Any
 
 from treadle.runtime.cuda.driver import DriverError
@@ -23,10 +24,10 @@ class Api:
     A failure is a DriverError; so is a function that this driver is too old to have.
     """
 
-    def __init__(self, raw: Any) -> None:
+    def __init__(self, raw: ModuleType) -> None:
         self.raw = raw
 
-    def __call__(self, name: str, *arguments: Any) -> Any:
+    def __call__(self, name: str, *arguments: object) -> Any:
         try:
             code, *results = getattr(self.raw, name)(*arguments)
         except RuntimeError as error:  # cuda-bindings found no such function in libcuda

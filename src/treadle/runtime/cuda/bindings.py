@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.runtime.cuda.api import Api
 from treadle.runtime.cuda.context import CudaContext
@@ -86,7 +86,7 @@ class CudaDriver:
         return found
 
 
-def _facts(api: Api, device: Any) -> DeviceFacts:
+def _facts(api: Api, device: object) -> DeviceFacts:
     names = api.raw.CUdevice_attribute
 
     def number(name: str) -> int:

@@ -15,7 +15,7 @@ import ctypes
 import sys
 from collections import deque
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, SupportsInt
 
 from treadle.runtime.cuda.driver import (
     Argument,
@@ -49,15 +49,15 @@ _LOG_BYTES = 8192
 class CudaContext:
     """The primary context of device `index`."""
 
-    def __init__(self, api: Api, device: Any, index: int, facts: DeviceFacts) -> None:
+    def __init__(self, api: Api, device: SupportsInt, index: int, facts: DeviceFacts) -> None:
         self._api, self._device, self.index, self.facts = api, device, index, facts
         self._context = api("cuDevicePrimaryCtxRetain", device)
         self.handle = int(self._context)
         self._pool = self._open_pool() if facts.has_pools else None
-        self._streams: list[Any] = []
-        self._retired: deque[tuple[str, Any]] = deque()  # functions that let go of what
+        self._streams: list[Stream] = []
+        self._retired: deque[tuple[str, object]] = deque()  # functions that let go of what
 
-    def __call__(self, name: str, *arguments: Any) -> Any:
+    def __call__(self, name: str, *arguments: object) -> Any:
         """A function of the driver's, with this context current."""
         if int(self._api("cuCtxGetCurrent")) == self.handle:
             return self._api(name, *arguments)
@@ -73,7 +73,7 @@ class CudaContext:
         finally:
             self._api("cuCtxPopCurrent")
 
-    def retire(self, name: str, handle: Any) -> None:
+    def retire(self, name: str, handle: object) -> None:
         """Lets go of `handle` by a function of the driver's, at the next load or instantiation.
 
         Modules and graphs are collected on any thread at any moment, also while another library
@@ -93,7 +93,7 @@ class CudaContext:
 
     # -- memory -----------------------------------------------------------------------------------
 
-    def _open_pool(self) -> Any:
+    def _open_pool(self) -> object:
         """The default pool, told to keep what is freed unless somebody told it otherwise."""
         pool = self._api("cuDeviceGetDefaultMemPool", self._device)
         threshold = self._api.raw.CUmemPool_attribute.CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
@@ -221,7 +221,7 @@ class CudaContext:
 
     # -- order ------------------------------------------------------------------------------------
 
-    def new_stream(self) -> Any:
+    def new_stream(self) -> Stream:
         """A stream that waits for the legacy default stream, which waits for it."""
         stream = self("cuStreamCreate", _ORDERED_WITH_LEGACY)
         self._streams.append(stream)
@@ -240,7 +240,7 @@ class CudaContext:
         """Whether somebody makes a graph of what is put on the stream now."""
         return bool(int(self("cuStreamIsCapturing", stream)))
 
-    def new_event(self, timed: bool) -> Any:
+    def new_event(self, timed: bool) -> Event:
         """A moment on a stream; `timed` ones can be measured between."""
         return self("cuEventCreate", 0 if timed else _UNTIMED)
 
@@ -270,7 +270,7 @@ class CudaContext:
 
     # -- graphs -----------------------------------------------------------------------------------
 
-    def new_graph(self) -> Any:
+    def new_graph(self) -> Graph:
         """A graph without nodes."""
         return self("cuGraphCreate", 0)
 
@@ -285,7 +285,7 @@ class CudaContext:
         node.handle = self("cuGraphAddKernelNode", graph, earlier, len(earlier), values)
         return node
 
-    def instantiate(self, graph: Graph) -> Any:
+    def instantiate(self, graph: Graph) -> Executable:
         """The graph as one thing to launch."""
         self._clear_out()
         return self("cuGraphInstantiate", graph, 0)
@@ -305,7 +305,7 @@ class CudaContext:
             self.retire("cuGraphExecDestroy", executable)
         self.retire("cuGraphDestroy", graph)
 
-    def _node_values(self, node: _Node, args: Sequence[Argument]) -> Any:
+    def _node_values(self, node: _Node, args: Sequence[Argument]) -> object:
         values = self._api.raw.CUDA_KERNEL_NODE_PARAMS()
         values.func = node.kernel.handle
         values.gridDimX, values.gridDimY, values.gridDimZ = node.grid
@@ -315,7 +315,7 @@ class CudaContext:
         return values
 
 
-def _packed(args: Sequence[Argument]) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def _packed(args: Sequence[Argument]) -> tuple[tuple[object, ...], tuple[type | None, ...]]:
     """Arguments as cuda-bindings takes them: values, and their types in C."""
     return tuple(value for _, value in args), tuple(_TYPES[kind] for kind, _ in args)
 
@@ -324,7 +324,7 @@ def _packed(args: Sequence[Argument]) -> tuple[tuple[Any, ...], tuple[Any, ...]]
 class _Node:
     """A kernel's place in a graph, with what stays when its arguments change."""
 
-    handle: Any
+    handle: object
     kernel: CudaKernel
     grid: Dim
     block: Dim
@@ -334,7 +334,7 @@ class _Node:
 class CudaModule:
     """A loaded image, unloaded some time after it is collected and its kernels have run."""
 
-    def __init__(self, context: CudaContext, handle: Any) -> None:
+    def __init__(self, context: CudaContext, handle: object) -> None:
         self._context, self._handle = context, handle
 
     def function(self, name: str) -> CudaKernel:
@@ -350,7 +350,7 @@ class CudaModule:
 class CudaKernel:
     """One function of a module, which it keeps loaded."""
 
-    def __init__(self, context: CudaContext, module: CudaModule, handle: Any) -> None:
+    def __init__(self, context: CudaContext, module: CudaModule, handle: object) -> None:
         self._context, self._module, self.handle = context, module, handle
 
     @property

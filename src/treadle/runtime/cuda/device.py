@@ -15,7 +15,7 @@ import contextlib
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError
 from treadle.runtime.cuda.calls import CUDACallList, Phase
@@ -180,7 +180,7 @@ class CUDADevice:
             with self.working("write a buffer"):
                 self._staging.write(buffer.argument, data)
 
-    def copy_from(self, other: Any, source: CUDABuffer, target: CUDABuffer, nbytes: int) -> bool:
+    def copy_from(self, other: object, source: CUDABuffer, target: CUDABuffer, nbytes: int) -> bool:
         """Copies another CUDA device's memory here without the host; neither side is waited for.
 
         False, and nothing is copied, where the other device is not one of this driver's.

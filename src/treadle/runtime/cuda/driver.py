@@ -140,7 +140,7 @@ class Context(Protocol):
     def facts(self) -> DeviceFacts: ...
 
     @property
-    def handle(self) -> object:
+    def handle(self) -> int:
         """What names this context to others (cuda-bindings' CUcontext as an integer)."""
         ...
 

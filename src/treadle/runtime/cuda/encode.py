@@ -11,12 +11,13 @@ from __future__ import annotations
 
 import ctypes
 import functools
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.runtime.cuda.driver import ELEMENTS, DriverError, TensorTiles
 from treadle.runtime.cuda.failures import newer_error
 
 if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
     from collections.abc import Sequence
 
     from treadle.runtime.cuda.api import Api
@@ -63,7 +64,7 @@ def encode_tiled(api: Api, tiles: TensorTiles) -> TensorMap:
 
 
 @functools.cache
-def _function(api: Api) -> Any:
+def _function(api: Api) -> CFuncPtr:
     """libcuda's own function."""
     address, _ = api("cuGetProcAddress", _NAME.encode(), _SINCE, 0)
     if not address:
@@ -77,5 +78,5 @@ def _room() -> TensorMap:
     return TensorMap.from_buffer(memory, -ctypes.addressof(memory) % _ALIGNMENT)
 
 
-def _array(kind: Any, values: Sequence[int]) -> Any:
+def _array(kind: type[ctypes.c_uint32 | ctypes.c_uint64], values: Sequence[int]) -> ctypes.Array:
     return (kind * len(values))(*values)

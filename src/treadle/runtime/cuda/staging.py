@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import threading
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.forks import fork_safe
 
@@ -43,7 +43,7 @@ class Staging:
         self._context, self._stream = context, stream
         self._lock = fork_safe(threading.Lock())
         self._pieces: list[_Piece] = []
-        self._event: Any = None
+        self._event: Event | None = None  # made with the pieces
 
     def write(self, target: int, data: memoryview) -> None:
         """From the host. `data` is free again on return; the copy may go on."""
@@ -54,12 +54,12 @@ class Staging:
             context.copy_in(target, host, len(copied), self._stream)
             return
         with self._lock:
-            used = self._pieces_behind_stream()
+            used, event = self._pieces_behind_stream()
             for number, start in enumerate(range(0, nbytes, PIECE)):
                 piece, size = used[number % 2], min(PIECE, nbytes - start)
                 context.wait_stream(piece.stream)  # its own last copy, not yet the device's work
                 ctypes.memmove(piece.address, host + start, size)
-                context.wait_event(piece.stream, self._event)
+                context.wait_event(piece.stream, event)
                 context.copy_in(target + start, piece.address, size, piece.stream)
             for piece in used:
                 context.record(piece.event, piece.stream)
@@ -73,30 +73,30 @@ class Staging:
             context.wait_stream(self._stream)  # `into` may be pinned: then it is not there yet
             return
         with self._lock:
-            used = self._pieces_behind_stream()
+            used, event = self._pieces_behind_stream()
             starts = range(0, nbytes, PIECE)
             for number in range(len(starts) + 1):
                 if number < len(starts):
                     size = min(PIECE, nbytes - starts[number])
                     piece = used[number % 2]
-                    context.wait_event(piece.stream, self._event)
+                    context.wait_event(piece.stream, event)
                     context.copy_out(piece.address, source + starts[number], size, piece.stream)
                 if number > 0:
                     start, piece = starts[number - 1], used[(number - 1) % 2]
                     context.wait_stream(piece.stream)
                     ctypes.memmove(host + start, piece.address, min(PIECE, nbytes - start))
 
-    def _pieces_behind_stream(self) -> list[_Piece]:
+    def _pieces_behind_stream(self) -> tuple[list[_Piece], Event]:
         """Both pieces; what waits for the event comes after what is on the device's stream now."""
-        context = self._context
-        if not self._pieces:
-            self._event = context.new_event(False)
+        context, event = self._context, self._event
+        if event is None or not self._pieces:
+            event = self._event = context.new_event(False)
             self._pieces = [
                 _Piece(context.alloc_pinned(PIECE), context.new_stream(), context.new_event(False))
                 for _ in range(2)
             ]
-        context.record(self._event, self._stream)
-        return self._pieces
+        context.record(event, self._stream)
+        return self._pieces, event
 
 
 def host_address(data: memoryview) -> int:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.runtime.cuda.driver import TensorTiles
 
@@ -29,7 +29,7 @@ _ELEMENTS = {"float16": "f16", "bfloat16": "bf16", "float32": "tf32"}
 
 
 @functools.lru_cache(maxsize=4096)
-def tensor_map(context: Context, boxes: Boxes, address: int) -> Any:
+def tensor_map(context: Context, boxes: Boxes, address: int) -> object:
     """The map of a tensor in memory at `address`, as a launch takes it."""
     element = _ELEMENTS.get(boxes.element, "u8")
     place = address + boxes.offset

@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 from treadle.dtype import dtypes
 from treadle.errors import DeviceError, SettingError
@@ -128,7 +127,7 @@ def _advice(wished: int) -> str:
     return f"; {_DEBIAN if shutil.which('apt-get') else _LINUX}"
 
 
-def limits_of(found: Dawn, adapter: Handle) -> Any:
+def limits_of(found: Dawn, adapter: Handle) -> ctypes.Structure:
     """All that the adapter allows, as the structure in which a device asks for it."""
     limits = found.api.limits()
     found.call("wgpuAdapterGetLimits", adapter, ctypes.byref(limits))

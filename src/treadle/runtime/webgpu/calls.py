@@ -12,7 +12,7 @@ from __future__ import annotations
 import ctypes
 import time
 from array import array
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.runtime.webgpu.memory import (
     COPY_SOURCE,
@@ -202,7 +202,7 @@ class WebGPUCallList:
 
     # -- times ------------------------------------------------------------------------------------
 
-    def _pass(self, encoder: Handle, call: int, writes: Any) -> None:
+    def _pass(self, encoder: Handle, call: int, writes: ctypes.Structure | None) -> None:
         """Record one launch as a pass of its own."""
         dawn = self._device.dawn
         address = None if writes is None else ctypes.addressof(writes)

@@ -30,6 +30,8 @@ from treadle.runtime.webgpu.structures import (
 from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
+
     from treadle.runtime.webgpu.library import Library
 
 __all__ = ["Dawn", "Handle", "view_of"]
@@ -86,7 +88,7 @@ _VALIDATION_SCOPE, _MEMORY_SCOPE, _INTERNAL_SCOPE = 1, 2, 3
 FOREVER = (1 << 64) - 1
 
 
-def view_of(text: str, keep: list[Any]) -> StringView:
+def view_of(text: str, keep: list[object]) -> StringView:
     """Text for Dawn; `keep` holds its bytes."""
     raw = ctypes.create_string_buffer(text.encode())
     keep.append(raw)
@@ -98,7 +100,7 @@ class Handle:
 
     __slots__ = ("__weakref__", "_as_parameter_", "_release")
 
-    def __init__(self, pointer: int, release: Callable[[Any], None]) -> None:
+    def __init__(self, pointer: int, release: Callable[[c_void_p], object]) -> None:
         self._as_parameter_ = c_void_p(pointer)
         self._release = release
 
@@ -120,17 +122,17 @@ class Dawn:
 
     def __init__(self, library: Library) -> None:
         self.library, self.api = library, api_of(library.is_current)
-        self._functions: dict[str, Any] = {}
-        keep: list[Any] = []
+        self._functions: dict[str, CFuncPtr] = {}
+        keep: list[object] = []
         descriptor = self.api.instance_descriptor(keep)
         self.instance = self.make("Instance", "wgpuCreateInstance", ctypes.byref(descriptor))
 
-    def call(self, name: str, *arguments: Any) -> Any:
+    def call(self, name: str, *arguments: object) -> Any:
         """Call a function; "*" at the end of its name stands for the generation's suffix."""
         function = self._functions.get(name) or self._bind(name)
         return function(*arguments)
 
-    def _bind(self, name: str) -> Any:
+    def _bind(self, name: str) -> CFuncPtr:
         restype, *argtypes = _FUNCTIONS[name]
         real = name.replace("*", self.api.suffix)
         address = self.library.address(real)
@@ -140,7 +142,7 @@ class Dawn:
         self._functions[name] = function
         return function
 
-    def make(self, kind: str, name: str, *arguments: Any) -> Handle:
+    def make(self, kind: str, name: str, *arguments: object) -> Handle:
         """An object that a function makes. Raises DeviceError if it makes none."""
         pointer = self.call(name, *arguments)
         if not pointer:
@@ -151,14 +153,14 @@ class Dawn:
     # -- waiting --------------------------------------------------------------------------------
 
     def wait(
-        self, start: str, prototype: Any, answer: Callable[..., None], *arguments: Any
+        self, start: str, prototype: type[CFuncPtr], answer: Callable[..., None], *arguments: object
     ) -> None:
         """Start something, wait until it is done, and give its results to `answer`."""
         callback = prototype(answer)
         future = self._started(start, callback, *arguments)
         uninterrupted(lambda: self._wait(future))  # it is there that `answer` is called
 
-    def ended(self, start: str, answer: Any, *arguments: Any) -> int:
+    def ended(self, start: str, answer: type[ctypes.Structure], *arguments: object) -> int:
         """Start something, wait until it is done, and give its status.
 
         What is called back is C's, and fills an `answer`: no step of Python's in which a signal
@@ -170,7 +172,7 @@ class Dawn:
         self._wait(self._started(start, callback, *arguments))
         return told.status
 
-    def _started(self, start: str, callback: Any, *arguments: Any) -> FutureWaitInfo:
+    def _started(self, start: str, callback: CFuncPtr, *arguments: object) -> FutureWaitInfo:
         info = CallbackInfo(mode=_WAIT_ONLY, callback=ctypes.cast(callback, c_void_p).value)
         return FutureWaitInfo(future=self.call(start, *arguments, info))
 
@@ -179,14 +181,14 @@ class Dawn:
         if status != _SUCCESS:
             raise DeviceError(f"WEBGPU: waiting for Dawn failed with status {status}")
 
-    def request(self, kind: str, start: str, *arguments: Any) -> Handle:
+    def request(self, kind: str, start: str, *arguments: object) -> Handle:
         """An adapter or a device. Raises DeviceError with Dawn's reason."""
-        found: list[Any] = []
+        found: list[tuple[int, int | None, str]] = []
         self.wait(
-            start, MADE, lambda status, made, why, *_: found.extend((status, made, why.text())),
+            start, MADE, lambda status, made, why, *_: found.append((status, made, why.text())),
             *arguments,
         )  # fmt: skip
-        status, pointer, why = found
+        [(status, pointer, why)] = found
         if status != _SUCCESS or not pointer:
             raise DeviceError(f"WEBGPU: no {kind.lower()}: {why or 'Dawn gives no reason'}")
         return Handle(pointer, self._bind(f"wgpu{kind}Release"))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.errors import DeviceError, InternalError
 from treadle.forks import fork_safe
@@ -39,6 +39,7 @@ from treadle.runtime.webgpu.structures import (
     PipelineLayoutDescriptor,
     ShaderModuleDescriptor,
     ShaderSource,
+    StringView,
     Toggles,
 )
 
@@ -54,7 +55,7 @@ _COMPUTE_STAGE = 4
 _CHUNK = 1 << 26  # bytes that one read moves at a time
 
 
-_callbacks: list[Any] = []  # Dawn calls them even while a device is released
+_callbacks: list[object] = []  # Dawn calls them even while a device is released
 
 
 class _News(Presence):
@@ -77,10 +78,10 @@ class _News(Presence):
         _callbacks.extend(made)
         return [ctypes.cast(function, ctypes.c_void_p).value for function in made]
 
-    def _on_lost(self, device: Any, reason: int, why: Any, *_: object) -> None:
+    def _on_lost(self, device: object, reason: int, why: StringView, *_: object) -> None:
         self.lose(why.text() or f"reason {reason}")
 
-    def _on_error(self, device: Any, kind: int, why: Any, *_: object) -> None:
+    def _on_error(self, device: object, kind: int, why: StringView, *_: object) -> None:
         self._errors.append(why.text())
 
 
@@ -147,7 +148,7 @@ class WebGPUDevice:
             return self._load(code, entries)
 
     def _load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
-        keep: list[Any] = []
+        keep: list[object] = []
         source = ShaderSource(
             chain=Chained(kind=ShaderSource.KIND), code=view_of(code.decode(), keep)
         )
@@ -196,7 +197,7 @@ class WebGPUDevice:
         )  # fmt: skip
 
     def _pipeline(self, module: Handle, name: str, layout: Handle) -> Handle:
-        keep: list[Any] = []
+        keep: list[object] = []
         layouts = (ctypes.c_void_p * 1)(layout.pointer)
         whole = self.dawn.make(
             "PipelineLayout", "wgpuDeviceCreatePipelineLayout", self.handle,
@@ -306,7 +307,7 @@ class WebGPUDevice:
         return self._staging
 
 
-def _exact_times(keep: list[Any]) -> int:
+def _exact_times(keep: list[object]) -> int:
     """The address of switches that turn off the rounding of timestamps to 100 microseconds."""
     name = ctypes.create_string_buffer(b"timestamp_quantization")
     names = (ctypes.c_void_p * 1)(ctypes.addressof(name))

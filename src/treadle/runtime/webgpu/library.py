@@ -16,7 +16,7 @@ import platform
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from types import ModuleType
 
 from treadle.errors import DeviceError
 
@@ -32,7 +32,7 @@ class Library:
 
     path: str
     origin: str
-    handle: Any
+    handle: object
 
     def address(self, name: str) -> int | None:
         """The address of a function; None if this Dawn does not have it."""
@@ -50,7 +50,7 @@ class Library:
 class _Cffi:
     """Functions of an extension module that exports none, as attributes."""
 
-    def __init__(self, module: Any) -> None:
+    def __init__(self, module: ModuleType) -> None:
         self._module = module
 
     def __getattr__(self, name: str) -> ctypes.c_void_p:

@@ -8,7 +8,7 @@ One surprise: the host never sees this memory. `read` and `write` of the device 
 from __future__ import annotations
 
 import ctypes
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.block_cache import BlockCache
@@ -16,6 +16,8 @@ from treadle.runtime.buffer import size_class
 from treadle.runtime.webgpu.structures import BufferDescriptor
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
     from treadle.runtime.base import MemoryStats
     from treadle.runtime.presence import Presence
     from treadle.runtime.webgpu.dawn import Dawn, Handle
@@ -65,7 +67,12 @@ class WebGPUAllocator:
     """Makes WebGPUBuffers; freed ones wait, by size, for reuse. Dawn frees none that is in use."""
 
     def __init__(
-        self, presence: Presence, dawn: Dawn, device: Handle, most: int, lock: Any
+        self,
+        presence: Presence,
+        dawn: Dawn,
+        device: Handle,
+        most: int,
+        lock: AbstractContextManager[object],
     ) -> None:
         self._presence, self._dawn, self._device = presence, dawn, device
         self.largest = most

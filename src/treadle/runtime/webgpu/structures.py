@@ -10,7 +10,10 @@ import ctypes
 import functools
 from ctypes import CFUNCTYPE, POINTER, Structure, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from _ctypes import CFuncPtr
 
 __all__ = [
     "FEATURES", "LIMITS", "Api", "BindGroupDescriptor", "BindGroupEntry",
@@ -254,7 +257,7 @@ _COMPUTE_LIMITS = ("shared_bytes", "items", "items_x", "items_y", "items_z", "gr
 LIMITS = ("storage_buffers", "storage_bytes", "buffer_bytes", *_COMPUTE_LIMITS)
 
 
-def _limits(between: int, after: int) -> Any:
+def _limits(between: int, after: int) -> type[Structure]:
     """The limits structure with so many numbers that only one generation has."""
 
     class Limits(Structure):
@@ -287,7 +290,7 @@ class _OldEnded(Structure):
 
 
 @functools.cache
-def function_of(told: type[Structure]) -> Any:
+def function_of(told: type[Structure]) -> type[CFuncPtr]:
     """The type of a callback whose arguments are the fields of a structure."""
     return CFUNCTYPE(None, *(field[1] for field in told._fields_))
 
@@ -309,11 +312,11 @@ class Api:
     """
 
     suffix: str
-    layout_entry: Any
-    timestamps: Any
-    adapter_options: Any
-    limits: Any
-    work_done: Any
+    layout_entry: type[Structure]
+    timestamps: type[Structure]
+    adapter_options: type[Structure]
+    limits: type[Structure]
+    work_done: type[Structure]
     features: dict[str, int]
     bindings: dict[str, int]
 
@@ -321,7 +324,7 @@ class Api:
     feature_list = _Features
     device_descriptor = _DeviceDescriptor
 
-    def subgroup_sizes(self, info: Any) -> Any:
+    def subgroup_sizes(self, info: Structure) -> Structure:
         """Where the sizes of subgroups are, once `info` is filled: for adapters that offer them."""
         if not self.suffix:
             return info
@@ -329,7 +332,7 @@ class Api:
         info.next = ctypes.addressof(sizes)
         return sizes
 
-    def instance_descriptor(self, keep: list[Any]) -> Structure:
+    def instance_descriptor(self, keep: list[object]) -> Structure:
         """A descriptor of an instance whose futures can be waited for with a timeout."""
         if self.suffix:
             return _OldInstanceDescriptor(timed_wait=1)
