@@ -29,7 +29,7 @@ from ..ir.origin import mark
 from ..ir.shape import Shape, size_max
 from ..ir.symbolic import bound_size
 from ..kinds import shown
-from .core import Core
+from .basis.core import Core
 from .intervals import index_within, slice_bounds
 from .types import Extent
 

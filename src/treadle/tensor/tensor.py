@@ -10,13 +10,37 @@ from typing import Any
 
 from ..config import Context
 from ..explained import Unbound, explained
-from .familiar import Familiar
+from .basis import Basis
+from .creation import Creation
+from .exchange import Exchange
+from .execution import Execution
+from .fourier import Fourier
+from .functions import Functions
+from .layers import Layers
+from .linear_algebra import LinearAlgebra
+from .losses import Losses
 from .modes import Modes
+from .selection import Selection
+from .shaping import Shaping
+from .statistics import Statistics
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Familiar):
+class Tensor(
+    Creation,
+    Shaping,
+    Selection,
+    Statistics,
+    LinearAlgebra,
+    Functions,
+    Fourier,
+    Layers,
+    Losses,
+    Exchange,
+    Execution,
+    Basis,
+):
     """An n-dimensional array that is computed when its values are asked for.
 
         >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])
