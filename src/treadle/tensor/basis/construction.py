@@ -8,7 +8,7 @@ Tensor.full((2, 3), 1.0)              -> a constant: no memory until it is neede
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeGuard
+from typing import TYPE_CHECKING, Self, TypeAlias, TypeGuard, cast
 
 from ...dtype import DType, _from_np_dtype, _to_np_dtype, complex_of, dtypes, to_dtype
 from ...engine.devices import Device
@@ -75,8 +75,9 @@ class Construction(Joining):
             kind = dtypes.from_py(plain(data)) if dtype is None else dtype
             node = _scalar(data, kind, is_default=dtype is None)
         elif _holds_tensors(data):
-            parts: list[Any] = [
-                item if isinstance(item, Core) else type(self)(item, name) for item in data
+            parts = [
+                cast("Self", item) if isinstance(item, Core) else type(self)(item, name)
+                for item in data
             ]
             stacked = parts[0].stack(*parts[1:])
             node = stacked.node if dtype is None else stacked.node.cast(dtype)
@@ -160,11 +161,11 @@ def _scalar(value: complex, dtype: DType, is_default: bool) -> Node:
     return scalar_node("Tensor", value, dtype)
 
 
-def _holds_tensors(data: object) -> TypeGuard[Sequence[Any]]:
+def _holds_tensors(data: object) -> TypeGuard[Sequence[Data]]:
     return isinstance(data, (list, tuple)) and any(isinstance(item, Core) for item in data)
 
 
-def _host_array(data: Any, dtype: DType | None) -> tuple[np.ndarray, DType]:
+def _host_array(data: object, dtype: DType | None) -> tuple[np.ndarray, DType]:
     """`data` as an array, and the dtype that its tensor has."""
     import numpy as np
 
@@ -233,7 +234,7 @@ def check_integer(value: float, kind: DType, is_default: bool) -> None:
     raise DTypeError(f"[Tensor] the integer {value} does not fit {kind.name}; {hint}")
 
 
-def _is_raw(data: object, dtype: DType | None) -> bool:
+def _is_raw(data: object, dtype: DType | None) -> TypeGuard[bytes | bytearray | memoryview]:
     """Whether `data` is bytes that hold numbers; other memory says itself of what type it is."""
     if isinstance(data, memoryview):
         return dtype is not None and data.format == "B"

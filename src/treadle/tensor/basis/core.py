@@ -211,7 +211,7 @@ class Core(State):
     def __int__(self) -> int:
         return int(self._real_item("int"))
 
-    def _real_item(self, name: str) -> Any:
+    def _real_item(self, name: str) -> float:
         if self.dtype.is_complex:
             raise DTypeError(
                 f"[{name}] a {self.dtype.name} tensor holds no real number; use .real, .imag or "
@@ -225,16 +225,6 @@ class Core(State):
                 f"[index] a tensor of {self.dtype.name} is no index; convert it with .int()"
             )
         return int(self.item())
-
-    def __contains__(self, value: object) -> bool:
-        """Whether any element equals `value`, a scalar or a tensor that broadcasts."""
-        if isinstance(value, (Core, int, float, complex)) or type(value).__module__ == "numpy":
-            equal: Any = self == value
-            return bool(equal.any().item())
-        raise DTypeError(
-            f"[in] elements of a {self.dtype.name} tensor compare with numbers and tensors, not "
-            f"with a {type(value).__name__}"
-        )
 
     def __format__(self, spec: str) -> str:
         if not spec:
@@ -456,10 +446,12 @@ class Core(State):
         return self.contiguous()
 
 
-def _restored(kind: Any, data: Any, device: str, requires_grad: bool | None) -> Any:
+def _restored(
+    kind: Callable[..., Core], data: np.ndarray, device: str, requires_grad: bool | None
+) -> Core:
     return kind(data, device=device, requires_grad=requires_grad)
 
 
-def _python_values(array: np.ndarray, dtype: DType) -> Any:
+def _python_values(array: np.ndarray, dtype: DType) -> object:
     # the narrow floats of ml_dtypes do not become Python floats by themselves
     return array.astype("float64").tolist() if dtype.is_float else array.tolist()

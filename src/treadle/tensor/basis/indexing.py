@@ -11,7 +11,7 @@ Negative places count from the end. Host-known places out of range raise; in a t
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, cast
 
 from ...dtype import dtypes, to_dtype
 from ...engine.memory import from_host
@@ -38,7 +38,7 @@ class Indexing(Gathering, Assignment):
 
     __slots__ = ()
 
-    def __getitem__(self, indices: Any) -> Self:
+    def __getitem__(self, indices: object) -> Self:
         """A part of the tensor, by NumPy's rules. Raises IndexOutOfRange, SubscriptError."""
         if isinstance(indices, Gathering) and indices.dtype.is_bool and not indices.ndim:
             return self.unsqueeze(0)[indices.reshape((1,))]
@@ -58,7 +58,16 @@ class Indexing(Gathering, Assignment):
         """The parts along the first axis. Raises ArgumentError, a TypeError, for shape ()."""
         return (self[i] for i in range(len(self)))
 
-    def __setitem__(self, indices: Any, v: Operand) -> None:
+    def __contains__(self, value: object) -> bool:
+        """Whether any element equals `value`, a scalar or a tensor that broadcasts."""
+        if isinstance(value, (Gathering, int, float, complex)) or type(value).__module__ == "numpy":
+            return bool(self.eq(cast("Operand", value)).any().item())
+        raise DTypeError(
+            f"[in] elements of a {self.dtype.name} tensor compare with numbers and tensors, not "
+            f"with a {type(value).__name__}"
+        )
+
+    def __setitem__(self, indices: object, v: Operand) -> None:
         """Write `v`, broadcast and converted, into a part. Views taken earlier keep their values.
 
         Of equal places, the last written stays. Raises IndexOutOfRange, SubscriptError, and
@@ -111,7 +120,7 @@ class Indexing(Gathering, Assignment):
 
     # -- indices ------------------------------------------------------------------------------
 
-    def _to_index(self, item: Any) -> Any:
+    def _to_index(self, item: object) -> int | Gathering | np.ndarray | tuple[np.ndarray, ...]:
         """A tensor, an int, an array, or a tuple of arrays for a mask."""
         import numpy as np
 
@@ -136,7 +145,7 @@ class Indexing(Gathering, Assignment):
         axes = [axis for axis, _ in plan.advanced]
         sizes = tuple(self.shape[axis] for axis in axes)
         tensors = [
-            self._wrapped(index, axis, n)
+            self._wrapped(cast("Self | np.ndarray", index), axis, n)
             for (axis, index), n in zip(plan.advanced, sizes, strict=True)
         ]
         check_device("getitem", self, *tensors)

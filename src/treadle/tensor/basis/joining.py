@@ -8,31 +8,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self, TypeVar, cast
 
-from ...dtype import dtypes, least_upper_dtype
+from ...dtype import least_upper_dtype
 from ...errors import ArgumentError, DTypeError, ShapeError
-from ...ir.node import Node, alu
-from ...ir.op import Op
-from ...ir.shape import Shape, same_size, simple_size
+from ...ir.shape import Shape, same_size
 from ..operands import check_device
 from ..shapes import (
     aligned,
     broadcast_shapes,
     differing,
-    expand,
     flatten_args,
     own_axis,
-    reshape,
     resolve_axis,
 )
 from ..types import Axes, Bounds, Extent, Sizes
+from .concatenation import joined
 from .formulas import Formulas
 from .movement import Movement
 
 __all__ = ["Joining", "each_of", "listed"]
 
 T = TypeVar("T", bound="Joining")
-
-_TOGETHER = 64  # tensors that one kernel joins
 
 
 class Joining(Movement, Formulas):
@@ -54,7 +49,7 @@ class Joining(Movement, Formulas):
         axis = own_axis("cat", dim, parts[0].shape)
         _check_joinable(parts, axis)
         nodes = [t.node.cast(dtype) for t in parts if not same_size(t.shape[axis], 0)]
-        node = _joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
+        node = joined(nodes, axis) if nodes else parts[0].node.cast(dtype)
         return tensors[0]._result(node, *tensors[1:])
 
     def stack(self: T | Sequence[T], *args: T | Sequence[T] | int, dim: int = 0) -> T:
@@ -299,51 +294,3 @@ def _check_joinable(tensors: Sequence[Joining], axis: int) -> None:
 def _other_axis(wrong: set[int], first: Shape, other: Shape) -> str:
     every = differing(first, other)
     return f"; dim={min(every)} would fit" if len(wrong) == len(every) == 1 else ""
-
-
-def _joined(nodes: list[Node], axis: int) -> Node:
-    """Nodes one after the other: many of them by groups in memory, then these.
-
-    Groups of equal sizes are one kernel, over other buffers each; one kernel for all would take
-    minutes to compile, or be cut where each part computes every element.
-    """
-    while len(nodes) > _TOGETHER:
-        groups = [nodes[i : i + _TOGETHER] for i in range(0, len(nodes), _TOGETHER)]
-        nodes = [_stored(_side_by_side(group, axis)) for group in groups]
-    return _side_by_side(nodes, axis)
-
-
-def _stored(node: Node) -> Node:
-    return Node(Op.CONTIGUOUS, node.dtype, (node,))
-
-
-def _side_by_side(nodes: list[Node], axis: int) -> Node:
-    """Each node padded to the full axis, chosen by position: exact for NaN and -0.0 too."""
-    sizes = [node.shape[axis] for node in nodes]
-    total = simple_size(sum(sizes[1:], sizes[0]))
-    shape = (*nodes[0].shape[:axis], total, *nodes[0].shape[axis + 1 :])
-    if len(nodes) == 1:
-        return nodes[0]
-    places = Node(Op.IOTA, dtypes.int32, (), total)
-    column = tuple(total if i == axis else 1 for i in range(len(shape)))
-    places = expand(reshape(places, column), shape)
-    begin, result = total, None
-    for node, size in zip(reversed(nodes), reversed(sizes), strict=True):
-        begin = simple_size(begin - size)
-        pads = tuple(
-            (begin, total - begin - size) if i == axis else (0, 0) for i in range(len(shape))
-        )
-        padded = Node(Op.PAD, node.dtype, (node,), pads)
-        if result is None:
-            result, bound = padded, begin
-            continue
-        before = alu(Op.CMPLT, places, _as_bound(bound, shape))
-        result, bound = alu(Op.WHERE, before, padded, result), begin
-    assert result is not None
-    return result
-
-
-def _as_bound(bound: Extent, shape: Shape) -> Node:
-    if not isinstance(bound, Node):
-        return Node.const(dtypes.int32, bound)
-    return expand(reshape(bound.cast(dtypes.int32), (1,) * len(shape)), shape)

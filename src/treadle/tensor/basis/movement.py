@@ -6,7 +6,7 @@ x.reshape(2, -1).permute(1, 0).pad((1, 1))   -> no copy: all of it becomes index
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Self
+from typing import Self, cast
 
 from ...dtype import dtypes
 from ...errors import ShapeError
@@ -28,6 +28,7 @@ from ..shapes import (
     resolve_shape,
 )
 from ..types import Axes, Bounds, Extent, Pairs, Sizes
+from .concatenation import joined
 from .elementwise import Elementwise
 
 __all__ = ["Movement"]
@@ -152,18 +153,17 @@ class Movement(Elementwise):
             raise ShapeError(f"[pad] mode {mode!r} is not known; there are {known}")
         result = self
         for axis, pair in enumerate(pairs):
-            result = result._pad_from_itself(axis, pair, mode)
+            result = result._pad_from_itself(axis, cast("tuple[int, int]", pair), mode)
         return result
 
-    def _padding_pairs(self, padding: Sequence[Any]) -> list[Bounds]:
+    def _padding_pairs(self, padding: Sequence[Bounds | Extent | None]) -> list[Bounds]:
         if all(isinstance(pair, (tuple, list)) or pair is None for pair in padding):
-            pairs: list[Bounds] = [
-                (0, 0) if pair is None else (pair[0], pair[1]) for pair in padding
-            ]
+            given = cast("Sequence[Bounds | None]", padding)
+            pairs = [(0, 0) if pair is None else (pair[0], pair[1]) for pair in given]
         elif len(padding) % 2:
             raise ShapeError(f"[pad] flat padding comes in pairs, {tuple(padding)} is odd")
         else:
-            flat = list(padding)
+            flat = cast("Sequence[Extent]", padding)
             pairs = list(zip(flat[::2], flat[1::2], strict=True))[::-1]
             pairs = [(0, 0)] * (self.ndim - len(pairs)) + pairs
         if len(pairs) != self.ndim:
@@ -190,7 +190,7 @@ class Movement(Elementwise):
         )
         return type(self)._of(inside, self.device).where(padded, value)
 
-    def _pad_from_itself(self, axis: int, pair: tuple[Any, Any], mode: str) -> Self:
+    def _pad_from_itself(self, axis: int, pair: tuple[int, int], mode: str) -> Self:
         before, after = pair
         if before == after == 0:
             return self
@@ -211,7 +211,7 @@ class Movement(Elementwise):
         """The given places of one axis, joined from runs that step by 1, -1 or 0."""
         if not places:
             return self.shrink([(0, 0) if i == axis else None for i in range(self.ndim)])
-        parts: list[Any] = []
+        parts: list[Self] = []
         begin = 0
         while begin < len(places):
             end = begin + 1
@@ -222,7 +222,7 @@ class Movement(Elementwise):
                 end += 1
             parts.append(self._run(axis, places[begin], end - begin, step))
             begin = end
-        return parts[0].cat(*parts[1:], dim=axis)
+        return self._result(joined([part.node for part in parts], axis))
 
     def _run(self, axis: int, first: int, count: int, step: int) -> Self:
         low = first - count + 1 if step == -1 and count > 1 else first

@@ -6,7 +6,7 @@ What stands in the class is the operators' types; the decorators put the code in
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar, cast
 
 from ..operands import Operand
 from .assignment import Assignment
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 def _forward(name: str) -> Callable[[F], F]:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Assignment, other: object) -> object:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value)
@@ -27,7 +27,7 @@ def _forward(name: str) -> Callable[[F], F]:
 
 
 def _reflected(name: str) -> Callable[[F], F]:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Assignment, other: object) -> object:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return getattr(self, name)(value, reverse=True)
@@ -36,7 +36,7 @@ def _reflected(name: str) -> Callable[[F], F]:
 
 
 def _assigned(name: str) -> Callable[[F], F]:
-    def operator(self: Any, other: Any) -> Any:
+    def operator(self: Assignment, other: object) -> object:
         if (value := self._accept(other)) is NotImplemented:
             return NotImplemented
         return self._in_place(f"{name}_", getattr(self, name)(value))
@@ -44,9 +44,9 @@ def _assigned(name: str) -> Callable[[F], F]:
     return _in_place_of(operator)
 
 
-def _in_place_of(operator: Any) -> Callable[[F], F]:
+def _in_place_of(operator: Callable[..., object]) -> Callable[[F], F]:
     """A decorator that replaces a function, of which it needs the types alone."""
-    return lambda function: operator
+    return lambda function: cast("F", operator)
 
 
 class Operators(Mathematics, Assignment):

@@ -6,7 +6,7 @@ Tensor.zeros(2, 3), Tensor.arange(5)  -> constants: no memory until they are nee
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self, Unpack, cast
 
 from ...dtype import DType, dtypes
 from ...errors import ShapeError
@@ -20,7 +20,7 @@ from ..constants import evenly_spaced, identity
 from ..files import disk_path, of_disk
 from ..operands import Operand
 from ..shapes import expand, reshape
-from ..types import DeviceLike, DTypeLike, Real, Sizes
+from ..types import DeviceLike, DTypeLike, Extent, Made, Real, Sizes
 
 __all__ = ["Ranges"]
 
@@ -80,7 +80,9 @@ class Ranges(Basis):
             start, stop = 0, start
         if isinstance(start, Node) or isinstance(stop, Node) or isinstance(step, Node):
             kind = dtypes.default_int if dtype is None else known_dtype(dtype)
-            return cls._new(_symbolic_range(start, stop, step).cast(kind), device, requires_grad)
+            first, last = cast("Extent", start), cast("Extent", stop)
+            node = _symbolic_range(first, last, step).cast(kind)
+            return cls._new(node, device, requires_grad)
         if step == 0:
             raise ShapeError("[arange] a step of 0 never arrives")
         if not all(map(math.isfinite, (start, stop, step))):
@@ -144,29 +146,30 @@ class Ranges(Basis):
         node = identity(n, columns, _float_or(dtype), diagonal)
         return cls._constant(node, device, requires_grad)
 
-    def full_like(self, fill_value: Operand, **kwargs: Any) -> Self:
+    def full_like(self, fill_value: Operand, **kwargs: Unpack[Made]) -> Self:
         """`fill_value` in this tensor's shape, dtype and device; `kwargs` (dtype, device) say
         otherwise.
 
         Raises DTypeError for an integer that does not fit.
         """
-        settings = {"dtype": self.dtype, "device": self.device, **_given(kwargs)}
-        result = type(self).full(self.shape, fill_value, **settings)
+        given = {key: value for key, value in kwargs.items() if value is not None}
+        own = cast("Made", {"dtype": self.dtype, "device": self.device, **given})
+        result = type(self).full(self.shape, fill_value, **own)
         if isinstance(self.device, tuple) and result.device == self.device:
             axis = axis_of(self.node)  # the same pieces, so that nothing has to move later
             result.node = sharded(result.node, self.device, axis)
         return result
 
-    def zeros_like(self, **kwargs: Any) -> Self:
+    def zeros_like(self, **kwargs: Unpack[Made]) -> Self:
         """Zeros of this shape, dtype and device, unless `kwargs` say otherwise."""
         return self.full_like(0, **kwargs)
 
-    def ones_like(self, **kwargs: Any) -> Self:
+    def ones_like(self, **kwargs: Unpack[Made]) -> Self:
         """Ones of this shape, dtype and device, unless `kwargs` say otherwise."""
         return self.full_like(1, **kwargs)
 
 
-def _symbolic_range(start: Any, stop: Any, step: Any) -> Node:
+def _symbolic_range(start: Extent, stop: Extent, step: object) -> Node:
     """start, start + step, ... before `stop`, where the first two may depend on Variables."""
     if not isinstance(step, int) or step < 1:
         raise ShapeError(
@@ -177,10 +180,6 @@ def _symbolic_range(start: Any, stop: Any, step: Any) -> Node:
     places = Node(Op.IOTA, dtypes.int32, (), simple_size(count))
     first = as_index(start).cast(dtypes.int32)
     return places * step + expand(reshape(first, (1,)), places.shape)
-
-
-def _given(kwargs: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in kwargs.items() if value is not None}
 
 
 def _float_or(dtype: DTypeLike | None) -> DType:

@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Self
+from typing import Self, Unpack
 
 from ...dtype import dtypes
 from ...engine.devices import Device
@@ -19,7 +19,7 @@ from ..basis.construction import known_dtype, sizes_of
 from ..random_bits import random_words, seed_all, uniform, unit
 from ..searching import insertion_places
 from ..shapes import is_whole, reshape
-from ..types import DeviceLike, DTypeLike, Sizes
+from ..types import DeviceLike, Drawn, DTypeLike, Made, Placed, Sizes, Stored, Typed
 
 __all__ = ["Sampling"]
 
@@ -108,7 +108,7 @@ class Sampling(Basis):
     @classmethod
     def normal(
         cls, *shape: Sizes, mean: float = 0.0, std: float = 1.0, requires_grad: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Typed],
     ) -> Self:  # fmt: skip
         """Normal with a mean and a standard deviation, in `shape`.
 
@@ -120,7 +120,7 @@ class Sampling(Basis):
     @classmethod
     def uniform(
         cls, *shape: Sizes, low: float = 0.0, high: float = 1.0, dtype: DTypeLike | None = None,
-        requires_grad: bool | None = None, **kwargs: Any,
+        requires_grad: bool | None = None, **kwargs: Unpack[Stored],
     ) -> Self:  # fmt: skip
         """Uniform in [low, high), in `shape`; `dtypes.default_float` unless a dtype is given.
 
@@ -134,7 +134,7 @@ class Sampling(Basis):
         return result if requires_grad is None else result.requires_grad_(requires_grad)
 
     @classmethod
-    def scaled_uniform(cls, *shape: Sizes, **kwargs: Any) -> Self:
+    def scaled_uniform(cls, *shape: Sizes, **kwargs: Unpack[Drawn]) -> Self:
         """Uniform in ±1 / sqrt(number of elements), in `shape`.
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -143,7 +143,7 @@ class Sampling(Basis):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def glorot_uniform(cls, *shape: Sizes, **kwargs: Any) -> Self:
+    def glorot_uniform(cls, *shape: Sizes, **kwargs: Unpack[Drawn]) -> Self:
         """Uniform in ±sqrt(6 / (fan in + fan out)), in `shape` (Glorot and Bengio, 2010).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -153,7 +153,7 @@ class Sampling(Basis):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_uniform(cls, *shape: Sizes, a: float = 0.01, **kwargs: Any) -> Self:
+    def kaiming_uniform(cls, *shape: Sizes, a: float = 0.01, **kwargs: Unpack[Drawn]) -> Self:
         """Uniform in ±sqrt(6 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -162,7 +162,7 @@ class Sampling(Basis):
         return cls.uniform(*shape, low=-bound, high=bound, **kwargs)
 
     @classmethod
-    def kaiming_normal(cls, *shape: Sizes, a: float = 0.01, **kwargs: Any) -> Self:
+    def kaiming_normal(cls, *shape: Sizes, a: float = 0.01, **kwargs: Unpack[Made]) -> Self:
         """Normal with standard deviation sqrt(2 / ((1 + a²) fan in)), in `shape` (He et al., 2015).
 
         `dtypes.default_float`, unless `kwargs` (dtype, device) say otherwise. Raises ShapeError.
@@ -231,23 +231,23 @@ class Sampling(Basis):
         never = weights.gt(0).where(times.div(weights), math.inf)
         return never.topk(num_samples, -1, largest=False)[1]
 
-    def rand_like(self, **kwargs: Any) -> Self:
+    def rand_like(self, **kwargs: Unpack[Drawn]) -> Self:
         """`rand` in this tensor's shape, dtype and device, unless `kwargs` say otherwise.
 
         Raises DTypeError for what holds no floats.
         """
-        settings = {"device": self.device, "dtype": self.dtype, **kwargs}
-        return type(self).rand(*self.shape, **settings)
+        own: Drawn = {"device": self.device, "dtype": self.dtype, **kwargs}
+        return type(self).rand(*self.shape, **own)
 
     def randn_like(
         self,
         dtype: DTypeLike | None = None,
         requires_grad: bool | None = None,
-        **kwargs: Any,
+        **kwargs: Unpack[Placed],
     ) -> Self:
         """`randn` in this tensor's shape and device, and in its dtype unless one is given."""
-        settings = {"device": self.device, "dtype": dtype or self.dtype, **kwargs}
-        return type(self).randn(*self.shape, requires_grad=requires_grad, **settings)
+        own: Typed = {"device": self.device, "dtype": dtype or self.dtype, **kwargs}
+        return type(self).randn(*self.shape, requires_grad=requires_grad, **own)
 
 
 def _kaiming_std(shape: Shape, a: float) -> float:

@@ -11,13 +11,13 @@ depends on the one before, follow each other.
 from __future__ import annotations
 
 import math
-from typing import Any, Generic, NamedTuple, Self, TypeVar
+from typing import Generic, NamedTuple, Self, TypeVar, Unpack
 
 from ...dtype import dtypes
 from ...errors import DTypeError, ShapeError
 from ...helpers import read_url
 from ..basis import Basis
-from ..types import Placement
+from ..types import Made, Placement
 
 __all__ = ["Bytes"]
 
@@ -34,7 +34,7 @@ class Bytes(Basis):
     __slots__ = ()
 
     @classmethod
-    def from_url(cls, url: str, gunzip: bool = False, **kwargs: Any) -> Self:
+    def from_url(cls, url: str, gunzip: bool = False, **kwargs: Unpack[Made]) -> Self:
         """The bytes behind an http, https or file URL, as a uint8 vector; fetched at once.
 
         `gunzip` unpacks them, to at most UNPACK_LIMIT MiB. Raises UserError if there are none to be

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from ...dtype import DType, _from_np_dtype
 from ...engine.devices import Device
 from ...errors import DTypeError, ExchangeError
-from ..types import Axes
 
 __all__ = ["CudaArray"]
 
@@ -35,7 +34,7 @@ class CudaArray:
     strides: tuple[int, ...]
     stream: int | None
 
-    def __init__(self, source: Axes) -> None:
+    def __init__(self, source: object) -> None:
         given = getattr(source, "__cuda_array_interface__", None)
         if not isinstance(given, dict):
             raise ExchangeError(

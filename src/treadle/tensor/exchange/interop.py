@@ -16,7 +16,7 @@ import math
 import warnings
 from collections.abc import Callable, Sequence
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self, SupportsIndex, cast
 
 from ...array_namespace import array_namespace
 from ...dtype import ImageDType, dtypes, to_dtype
@@ -127,7 +127,7 @@ class Interop(Basis):
     # -- DLPack -------------------------------------------------------------------------------
 
     @classmethod
-    def from_dlpack(cls, x: Any, *, device: str | None = None, copy: bool | None = None) -> Self:
+    def from_dlpack(cls, x: object, *, device: str | None = None, copy: bool | None = None) -> Self:
         """The memory of another library's array `x`, shared; a DLPack capsule will do for `x`, too.
 
         Shape, dtype and order of axes are those of `x`. `copy` True makes a copy, False refuses
@@ -153,7 +153,7 @@ class Interop(Basis):
 
     @classmethod
     def from_cuda_array(
-        cls, x: Any, *, device: str | None = None, copy: bool | None = None
+        cls, x: object, *, device: str | None = None, copy: bool | None = None
     ) -> Self:
         """The memory of an array `x` that has `__cuda_array_interface__`, shared, in its shape and
         dtype.
@@ -187,7 +187,7 @@ class Interop(Basis):
     def __dlpack__(
         self, *, stream: int | None = None, max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None, copy: bool | None = None,
-    ) -> Any:  # fmt: skip
+    ) -> object:  # fmt: skip
         """A DLPack capsule of this tensor's memory, for `from_dlpack` of other libraries.
 
         Versioned (1.x) from `max_version` (1, 0) on, else of the older kind. `copy` as in
@@ -247,11 +247,12 @@ class Interop(Basis):
         self,
         function: Callable[..., object],
         types: object,
-        args: Sequence[Any],
-        kwargs: dict[str, Any],
+        args: Sequence[object],
+        kwargs: dict[str, object],
     ) -> object:
         """NumPy's functions see arrays: many would call methods of ours by NumPy's signatures."""
-        return function(*_as_arrays(args), **_as_arrays(kwargs))
+        named = {key: _as_arrays(item) for key, item in kwargs.items()}
+        return function(*map(_as_arrays, args), **named)
 
     __array_priority__ = 1000  # NumPy arrays on the left leave the operation to us
 
@@ -287,12 +288,14 @@ class Interop(Basis):
             ) from error
 
 
-def _as_arrays(value: Any) -> Any:
+def _as_arrays(value: object) -> object:
     """`value` with arrays for tensors, inside of lists, tuples and dicts, too."""
     if isinstance(value, Interop):
         return value.__array__()
-    if type(value) in (list, tuple):
-        return type(value)(map(_as_arrays, value))
+    if type(value) is list:
+        return list(map(_as_arrays, value))
+    if type(value) is tuple:
+        return tuple(map(_as_arrays, value))
     if type(value) is dict:
         return {key: _as_arrays(item) for key, item in value.items()}
     return value
@@ -307,10 +310,10 @@ _UNOWNED = (
 )
 
 
-def _checked_sizes(shape: Any) -> tuple[int, ...]:
+def _checked_sizes(shape: object) -> tuple[int, ...]:
     sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
     try:
-        found = tuple(whole(size) for size in sizes)
+        found = tuple(whole(cast("SupportsIndex", size)) for size in sizes)
     except TypeError:
         found = (-1,)
     if any(size < 0 for size in found):

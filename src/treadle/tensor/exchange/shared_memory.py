@@ -13,7 +13,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Protocol, TypeVar, cast
 
 from ...backends import BACKENDS
 from ...engine.devices import Device
@@ -39,6 +39,15 @@ if TYPE_CHECKING:
 __all__ = ["device_of", "exported", "home_of", "imported", "in_place", "is_shareable", "placed"]
 
 _HOST = (dlpack.CPU, 0)
+
+F = TypeVar("F", bound="dlpack.Import | CudaArray")
+
+
+class _Exporter(Protocol):
+    """An array of any library that shares its memory."""
+
+    def __dlpack__(self, **asked: object) -> object: ...
+    def __dlpack_device__(self) -> tuple[int, int]: ...
 
 
 # -- from here to there ---------------------------------------------------------------------------
@@ -85,8 +94,9 @@ def device_of(tensor: Core) -> tuple[int, int]:
 
 
 def exported(
-    tensor: Core, *, stream: Any, versioned: bool, dl_device: Any, copy: bool | None
-) -> Any:
+    tensor: Core, *, stream: int | None, versioned: bool, dl_device: tuple[int, int] | None,
+    copy: bool | None,
+) -> object:  # fmt: skip
     """A capsule of the tensor's memory, or of a copy. Raises ExchangeError."""
     if tensor._requires_grad is True:
         raise ExchangeError(
@@ -118,7 +128,7 @@ def exported(
 def _capsule(
     tensor: Core, array: Array, copied: bool, home: tuple[int, int], versioned: bool,
     copy: bool | None,
-) -> Any:  # fmt: skip
+) -> object:  # fmt: skip
     """A capsule of `array`, or of a copy where one is asked for or needed."""
     if copied and copy is False:
         raise ExchangeError(
@@ -155,7 +165,7 @@ def _unfit(array: Array, versioned: bool) -> str | None:
 def imported(
     adopt_dense: Callable[[dlpack.Import, int, int], Node],
     device: str,
-    source: Any,
+    source: object,
     copy: bool | None,
 ) -> Node:
     """A node over the memory of `source`, an array with __dlpack__ or a capsule; or over a copy.
@@ -174,9 +184,9 @@ def imported(
 
 
 def placed(
-    adopt_dense: Callable[[Any, int, int], Node],
+    adopt_dense: Callable[[F, int, int], Node],
     device: str,
-    found: dlpack.Import | CudaArray,
+    found: F,
     is_there: bool,
     copy: bool | None,
 ) -> Node:
@@ -212,12 +222,12 @@ def placed(
 _CALLS = {dlpack.Import: "from_dlpack", CudaArray: "from_cuda_array"}
 
 
-def home_of(source: Any) -> str | None:
+def home_of(source: object) -> str | None:
     """The CUDA device whose memory `source`, an array or a capsule, is; None for all others."""
     if dlpack.is_capsule(source):
         kind, number = dlpack.Import(source).device
     elif hasattr(source, "__dlpack_device__"):
-        kind, number = map(int, source.__dlpack_device__())
+        kind, number = map(int, cast("_Exporter", source).__dlpack_device__())
     else:
         return None
     if kind != dlpack.CUDA:
@@ -242,7 +252,7 @@ def _is_cuda_of(device: str, home: tuple[int, int]) -> bool:
     return memory_type(device) == dlpack.CUDA
 
 
-def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
+def _capsule_of(source: object, copy: bool | None, device: str) -> object:
     """What `source.__dlpack__` gives: versioned where the producer knows how.
 
     A producer on `device` is told the stream that is to see its work, one on a device of its own
@@ -253,8 +263,9 @@ def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
             f"[from_dlpack] a {type(source).__name__} has no __dlpack__: pass an array of a "
             "library that exports DLPack, or use Tensor(...) for a copy"
         )
-    asked: dict[str, Any] = {"max_version": dlpack.VERSION}
-    kind, number = map(int, source.__dlpack_device__())
+    asked: dict[str, object] = {"max_version": dlpack.VERSION}
+    exporter = cast("_Exporter", source)
+    kind, number = map(int, exporter.__dlpack_device__())
     if _is_cuda_of(device, (kind, number)):
         asked["stream"] = stream_of(device)
     elif not _is_of_host(kind):
@@ -265,14 +276,14 @@ def _capsule_of(source: Any, copy: bool | None, device: str) -> Any:
             )
         asked["dl_device"] = _HOST
     try:
-        return source.__dlpack__(**asked)
+        return exporter.__dlpack__(**asked)
     except TypeError:  # a producer from before DLPack 1.0
         asked.pop("max_version")
         asked.pop("dl_device", None)
-        return source.__dlpack__(**asked)
+        return exporter.__dlpack__(**asked)
 
 
-def _plain(source: Any, copy: bool | None) -> Any:
+def _plain(source: object, copy: bool | None) -> object:
     """`source`, or a copy where PyTorch holds negative or conjugate values beside a flag.
 
     Its capsules of the former show the values without their sign, and it refuses the latter.
@@ -326,11 +337,13 @@ def _ranks(order: list[int]) -> list[int]:
     return [order.index(axis) for axis in sorted(order)]
 
 
-def _bytes_at(address: int, nbytes: int) -> Any:
-    return (ctypes.c_uint8 * nbytes).from_address(address)
+def _bytes_at(address: int, nbytes: int) -> memoryview:
+    return memoryview((ctypes.c_uint8 * nbytes).from_address(address))
 
 
-def _array_of(found: dlpack.Import | CudaArray, bytes_at: Callable[[int, int], Any]) -> Array:
+def _array_of(
+    found: dlpack.Import | CudaArray, bytes_at: Callable[[int, int], memoryview]
+) -> Array:
     """The memory as an array, whatever its strides; `bytes_at(address, n)` shows it."""
     import numpy as np
 
@@ -344,4 +357,4 @@ def _array_of(found: dlpack.Import | CudaArray, bytes_at: Callable[[int, int], A
     nbytes = sum(r for r in reach if r > 0) * dtype.itemsize - lowest + dtype.itemsize
     memory = bytes_at(found.address + lowest, nbytes)
     strides = [stride * dtype.itemsize for stride in found.strides]
-    return np.ndarray(found.sizes, dtype, memoryview(memory), -lowest, strides)
+    return np.ndarray(found.sizes, dtype, memory, -lowest, strides)

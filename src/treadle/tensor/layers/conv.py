@@ -9,7 +9,7 @@ A WINDOW op shows every patch without copying; a convolution is then one product
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar, cast, overload
+from typing import Literal, Self, TypeVar, cast, overload
 
 from ...dtype import dtypes, sum_acc_dtype
 from ...errors import ShapeError
@@ -149,7 +149,7 @@ class Convolution(Basis):
     def max_pool2d(
         self, kernel_size: Sizes = (2, 2), stride: Sizes | None = None, dilation: Sizes = 1,
         padding: Sizes = 0, ceil_mode: bool = False, return_indices: bool = False,
-    ) -> Any:  # fmt: skip
+    ) -> Self | tuple[Self, Self]:  # fmt: skip
         """The largest of every window over the last axes, in its dtype; padding never wins.
 
         (N, C, H, W) gives (N, C, h, w), with h = (H + 2 padding - dilation (kernel - 1) - 1) //

@@ -10,7 +10,7 @@ float32 by PyTorch's formulas, so both agree on which pixel is the nearest.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, Self, TypeVar, overload
+from typing import Literal, Self, TypeVar, cast, overload
 
 from ...dtype import DType, dtypes
 from ...errors import ShapeError
@@ -74,16 +74,17 @@ class Resampling(Basis):
         self, size: Sizes | None, factor: float | Sequence[float] | None
     ) -> tuple[list[int], list[float]]:
         """The new sizes, and old elements for each new one."""
-        given: Any = factor if size is None else size
-        listed = (
-            list(given) if isinstance(given, (tuple, list)) else [given] * max(self.ndim - 2, 1)
-        )
+        given = cast("float | Sequence[float]", factor if size is None else size)
+        many = isinstance(given, (tuple, list))
+        listed = list(cast("Sequence[float]", given if many else (given,) * max(self.ndim - 2, 1)))
         old = self.shape[self.ndim - len(listed) :]
         if not 0 < len(listed) <= self.ndim:
             raise ShapeError(
                 f"[interpolate] {len(listed)} sizes for the axes of shape {self.shape}"
             )
-        new = [int(n * f) for n, f in zip(old, listed, strict=True)] if size is None else listed
+        new = cast("list[int]", listed)
+        if size is None:
+            new = [int(n * f) for n, f in zip(old, listed, strict=True)]
         if any(not isinstance(n, int) or n < 1 for n in (*new, *old)):
             raise ShapeError(
                 f"[interpolate] sizes are whole numbers of at least 1, not {tuple(listed)} for "
@@ -113,11 +114,12 @@ class Resampling(Basis):
         begin = 0 if kind == "linear" else -1
         column = [new if i == axis else 1 for i in range(self.ndim)]
         wide = self._wide()
-        total: Any = None
+        total = None
         for i, weight in enumerate(weights):
             place = low.int().add(begin + i).maximum(0).minimum(size - 1)
             part = wide._pick(axis, place).mul(weight.cast(wide.dtype).reshape(column))
             total = part if total is None else total.add(part)
+        assert total is not None
         return total.cast(self.dtype)
 
     # -- adaptive pooling ---------------------------------------------------------------------
@@ -141,7 +143,9 @@ class Resampling(Basis):
     def adaptive_max_pool2d(
         self, output_size: Sizes, return_indices: Literal[True]
     ) -> tuple[Self, Self]: ...
-    def adaptive_max_pool2d(self, output_size: Sizes, return_indices: bool = False) -> Any:
+    def adaptive_max_pool2d(
+        self, output_size: Sizes, return_indices: bool = False
+    ) -> Self | tuple[Self, Self]:
         """The largest element of each part, in its dtype; see `adaptive_avg_pool2d`.
 
         With `return_indices`, also where the first one was, as int32 places in the flattened axes.
@@ -163,7 +167,8 @@ class Resampling(Basis):
         return result if places is None else (result, places)
 
     def _adaptive_sizes(self, name: str, output_size: Sizes) -> list[tuple[int, int]]:
-        sizes: Any = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
+        given = output_size if isinstance(output_size, (tuple, list)) else (output_size,) * 2
+        sizes = cast("Sequence[int | None]", given)
         first = self.ndim - len(sizes)
         if (
             not sizes

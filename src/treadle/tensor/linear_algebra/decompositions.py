@@ -13,7 +13,8 @@ raised when it is computed.
 from __future__ import annotations
 
 import math
-from typing import Any, Generic, NamedTuple, Self, TypeAlias, TypeVar
+from collections.abc import Sequence
+from typing import Generic, NamedTuple, Self, TypeAlias, TypeVar, cast
 
 from ...dtype import finfo
 from ...errors import ShapeError
@@ -243,19 +244,21 @@ class Decompositions(Basis):
         """
         node = matrix_of(self, "matrix_rank", square=hermitian)
         absolute = 0.0 if atol is None else self._operand("matrix_rank", atol)
-        relative = self._operand("matrix_rank", self._tolerance(rtol, absolute))
-        tolerances: list[Any] = [relative, absolute]
-        if all(map(is_scalar, tolerances)):
-            tolerances = [float(one) for one in tolerances]
+        relative = self._operand(
+            "matrix_rank", self._tolerance(rtol, cast("float | Self", absolute))
+        )
+        tolerances: Sequence[float | Node]
+        if is_scalar(relative) and is_scalar(absolute):
+            tolerances = [float(cast("float", one)) for one in (relative, absolute)]
         else:
-            each = [self._tensor_operand("matrix_rank", one) for one in tolerances]
+            each = [self._tensor_operand("matrix_rank", one) for one in (relative, absolute)]
             check_device("matrix_rank", self, *each)
             tolerances = [expand(one.cast(self.dtype.real).node, self.shape[:-2]) for one in each]
         return self._result(matrices.matrix_rank(node, tolerances, hermitian))
 
     # -- operands -------------------------------------------------------------------------------
 
-    def _tolerance(self, rtol: Tolerance, atol: Any) -> Any:
+    def _tolerance(self, rtol: Tolerance, atol: float | Basis) -> float | Basis:
         """`rtol`; where it is not given, 0 if `atol` is more than that, as in PyTorch."""
         if rtol is not None:
             return rtol

@@ -10,7 +10,7 @@ calling the method computes as much as that takes: the size, one number.
 
 from __future__ import annotations
 
-from typing import Any, Generic, Literal, NamedTuple, Self, TypeVar, overload
+from typing import Generic, Literal, NamedTuple, Self, TypeVar, overload
 
 from ...dtype import dtypes, least_upper_dtype
 from ...errors import DTypeError, ShapeError
@@ -63,7 +63,7 @@ class Counting(Basis):
     def nonzero(self, as_tuple: Literal[False] = ...) -> Self: ...
     @overload
     def nonzero(self, as_tuple: Literal[True]) -> tuple[Self, ...]: ...
-    def nonzero(self, as_tuple: bool = False) -> Any:
+    def nonzero(self, as_tuple: bool = False) -> Self | tuple[Self, ...]:
         """Where elements are not 0, in row-major order: int32 (count, axes), computed now.
 
         `as_tuple`: a vector (count,) for each axis instead, which index this tensor.
@@ -84,7 +84,7 @@ class Counting(Basis):
         )
 
     @same_as(nonzero)
-    def argwhere(self, as_tuple: bool = False) -> Any: ...
+    def argwhere(self, as_tuple: bool = False) -> Self | tuple[Self, ...]: ...
 
     def _true_places(self) -> Self:
         """The places of a bool vector that are true, in order; their number is computed now."""
@@ -228,7 +228,7 @@ class Counting(Basis):
         return_inverse: bool = False,
         return_counts: bool = False,
         dim: int | None = None,
-    ) -> Any:
+    ) -> Self | tuple[Self, ...]:
         """The distinct elements, (count,) in ascending order, whatever `sorted` says; computed now.
 
         `dim`: the distinct slices of that axis, by their first elements, then by their second, and
@@ -326,7 +326,7 @@ class Counting(Basis):
     ) -> tuple[Self, Self]: ...
     def unique_consecutive(
         self, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-    ) -> Any:
+    ) -> Self | tuple[Self, ...]:
         """The elements of the flat tensor (slices of an axis `dim`) that differ from the one
         before; computed now.
 

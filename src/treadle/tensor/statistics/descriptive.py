@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, Self, TypeAlias
+from typing import Self, TypeAlias
 
 from ...errors import DTypeError, ShapeError
 from ..basis import Basis
@@ -19,6 +19,8 @@ __all__ = ["Descriptive"]
 
 
 Limits: TypeAlias = Sequence[float]
+Bins: TypeAlias = "int | Basis"  # how many equal intervals, or the edges
+AllBins: TypeAlias = "Bins | Sequence[Bins]"  # of each axis
 
 
 class Descriptive(Basis):
@@ -89,7 +91,7 @@ class Descriptive(Basis):
 
     def histogram(
         self,
-        bins: Any = 100,
+        bins: Bins = 100,
         range: Limits | None = None,
         weight: Self | None = None,
         density: bool = False,
@@ -109,7 +111,7 @@ class Descriptive(Basis):
 
     def histogramdd(
         self,
-        bins: Any = 10,
+        bins: AllBins = 10,
         range: Limits | None = None,
         weight: Self | None = None,
         density: bool = False,
@@ -126,7 +128,7 @@ class Descriptive(Basis):
             raise ShapeError(f"[histogramdd] takes points, (N, D), not shape {self.shape}")
         points = self.reshape((math.prod(self.shape[:-1]), self.shape[-1]))
         count, rank = points.shape
-        each: Sequence[Any] = bins if isinstance(bins, (tuple, list)) else (bins,) * rank
+        each: Sequence[Bins] = bins if isinstance(bins, (tuple, list)) else (bins,) * rank
         limits = [None] * rank if range is None else list(zip(range[::2], range[1::2], strict=True))
         if len(each) != rank or len(limits) != rank:
             raise ShapeError(f"[histogramdd] bins and range are for {rank} axes: {bins}, {range}")
@@ -157,7 +159,7 @@ class Descriptive(Basis):
                 found = found.div(lengths.reshape(column))
         return found, tuple(edges)
 
-    def _equal_parts(self, bins: Any, limits: Any) -> Self:
+    def _equal_parts(self, bins: Bins, limits: Limits | None) -> Self:
         """The edges of `bins` equal intervals, exact at both ends."""
         if not isinstance(bins, int) or bins < 1:
             raise ShapeError(f"[histogram] bins are 1 or more, or edges, not {bins!r}")

@@ -6,7 +6,7 @@ x.quantile(0.9, dim=0), x.median(-1), x.diff(), y.trapezoid(x), x.nanmean()
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Annotated, Any, Self, TypeAlias, TypeVar, cast, overload
+from typing import Annotated, Self, TypeAlias, TypeVar, cast, overload
 
 from ...errors import DTypeError, ShapeError
 from ...kinds import NUMBERS
@@ -89,7 +89,7 @@ class Summaries(Basis):
     def median(self, dim: None = ..., keepdim: bool = ...) -> Self: ...
     @overload
     def median(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
-    def median(self, dim: int | None = None, keepdim: bool = False) -> Any:
+    def median(self, dim: int | None = None, keepdim: bool = False) -> Self | tuple[Self, Self]:
         """The middle element, the lower of two: a scalar; with `dim`, for each line, and its int32
         place.
 
@@ -112,7 +112,7 @@ class Summaries(Basis):
     def nanmedian(self, dim: None = ..., keepdim: bool = ...) -> Self: ...
     @overload
     def nanmedian(self, dim: int, keepdim: bool = ...) -> tuple[Self, Self]: ...
-    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Any:
+    def nanmedian(self, dim: int | None = None, keepdim: bool = False) -> Self | tuple[Self, Self]:
         """`median` of what is not NaN, in this dtype, with `dim` also int32 places; NaN where
         nothing is left.
 
@@ -132,7 +132,7 @@ class Summaries(Basis):
         count = self.isnan().logical_not().sum(axis, keepdim=True)
         middle = count.sub(1).maximum(0).floor_divide(2)
         found = values._gather(axis, middle), places._gather(axis, middle)
-        return found if keepdim else tuple(x.squeeze(axis) for x in found)
+        return found if keepdim else (found[0].squeeze(axis), found[1].squeeze(axis))
 
     def mode(self, dim: int = -1, keepdim: bool = False) -> tuple[Self, Self]:
         """The most frequent element along an axis, the smallest of several, and its last place,
