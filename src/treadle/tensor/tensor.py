@@ -1,7 +1,20 @@
-"""`Tensor`: the class that users meet, all of its parts together.
+"""`Tensor`: the class that users meet, groups of methods side by side.
 
-x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-(x @ x.T).relu().sum().item()
+    creation        constants, ranges, random numbers
+    shaping         axes by name and by pattern; several tensors as one, and one as several
+    selection       lists of places; what is where, and how often
+    statistics      medians, quantiles, differences, covariances, histograms
+    linear_algebra  decompositions, equations, norms, distances
+    functions       functions of each element beyond those of the basis, and second names
+    fourier         transforms, and spectra of short pieces
+    layers          convolution, pooling, attention, normalisation, activations, dropout
+    losses          cross entropies, margins, and losses of each element
+    exchange        memory of other libraries, files, hashes
+    execution       gradients, what is computed when, and on which devices
+    basis           what all of these are made of: arithmetic, functions, movement, reductions
+
+A group is a folder and knows the basis alone. What two groups need is a function of a module beside
+these folders, such as `searching`.
 """
 
 from __future__ import annotations

@@ -1,17 +1,18 @@
 """`Basis`: what all other methods of a tensor are written with.
 
-    state          a node on a device, and the storage behind it
-    core           looking at a tensor, computing it, moving it between devices
-    elementwise    arithmetic, comparison, selection; `operators` spell it, `assignment` writes
-    mathematics    functions of each element: `reals` and `complexes` have the formulas
-    movement       other shapes, `joining` of several tensors
-    reduce         sums, extremes, scans
-    gathering      reading and writing at computed places; `sorting`, and `indexing`: x[...]
-    products       matmul, einsum
-    construction   tensors of data, and of one number
+    state         a node on a device, and the storage behind it
+    core          looking at a tensor, computing it, moving it between devices
+    elementwise   arithmetic, comparison, selection; `operators` spell it, `assignment` writes
+    formulas      parts of complex numbers, and what formulas are written with
+    mathematics   functions of each element: `reals` and `complexes` have the formulas
+    movement      other shapes; `joining` of several tensors; `reinterpret`: other dtypes
+    reduce        sums, extremes, scans
+    gathering     reading and writing at computed places; `sorting`; `indexing`: x[...]
+    products      matmul, einsum
+    construction  tensors of data, and of one number
 
-Each group of methods in `groups` is made of these, and of nothing else: a function of the basis
-that two groups need is a function of a module of its own.
+Each class stands on those whose methods it calls. A method is defined once: where elements are
+complex numbers it calls a function of `complexes`.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ _NOTHING_REACHED = (
 
 
 class Autograd(Basis):
-    """Differentiation of everything below."""
+    """Differentiation."""
 
     __slots__ = ()
 

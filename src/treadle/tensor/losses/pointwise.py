@@ -28,7 +28,7 @@ def _check_target(name: str, *tensors: State) -> None:
 
 
 class PointwiseLosses(Basis):
-    """Losses on top of everything elementwise."""
+    """Losses of each element and its target."""
 
     __slots__ = ()
 
