@@ -2,7 +2,7 @@
 
     Tensor([9.0]).erfc()            -> 4.1370318e-37: exact where 1 - erf(x) is 0
     Tensor([0.5, 4.0]).lgamma()     -> the logarithm of |gamma|
-    y.atan2(x)                      -> the angle of (x, y), in all four quadrants
+    Tensor([0.5]).erfinv()          -> the x with erf(x) = 0.5
 
 Integers become the default float first; half types are computed in float32. Errors are of a few
 units in the last place of float32 and float64, or what a function's docstring says. Gradients are
