@@ -1,6 +1,6 @@
-"""Print the module of Chebyshev coefficients that `treadle.tensor.bessel` and `probability` use.
+"""Print the module of Chebyshev coefficients: `treadle.tensor.functions.chebyshev`.
 
-    python scripts/fit_chebyshev.py > src/treadle/tensor/chebyshev.py
+    python scripts/fit_chebyshev.py > src/treadle/tensor/functions/chebyshev.py
 
 Each function is interpolated at Chebyshev's nodes with 40 digits, and what is below float64's
 rounding is left out. Needs mpmath.

@@ -114,7 +114,7 @@ def test_an_elementwise_op_is_added_as_the_walk_says(copy: Copy) -> None:
         "    Op.CBRT: lambda n, g: (g / (n * n * 3.0),),\n",
     )  # fmt: skip
     copy.insert(
-        "tensor/mathematics.py", "    def asinh(self)",
+        "tensor/basis/mathematics.py", "    def asinh(self)",
         "    def cbrt(self) -> Self:\n"
         '        """The cube root, elementwise."""\n'
         "        return self._float_unary(Op.CBRT)\n\n",

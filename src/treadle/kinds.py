@@ -14,7 +14,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import NoneType, UnionType
-from typing import Any, Literal, NamedTuple, TypeVar
+from typing import Any, Literal, NamedTuple, TypeVar, Unpack
 
 from .dtype import dtypes, to_dtype
 from .errors import TreadleError
@@ -44,7 +44,8 @@ def _kind(annotation: object, names: Mapping[str, object]) -> object:
         return object
     if hasattr(kind, "requires_grad") or isinstance(kind, TypeVar):
         return _Self
-    return object if kind is Any or isinstance(kind, str) else kind  # an alias of names alone
+    says_nothing = kind is Any or typing.get_origin(kind) is Unpack  # keywords of several kinds
+    return object if says_nothing or isinstance(kind, str) else kind  # a str: an alias of names
 
 
 class _Self:

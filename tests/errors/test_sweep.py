@@ -11,7 +11,7 @@ import math
 import pytest
 
 from treadle import Tensor
-from treadle.tensor import sampling
+from treadle.tensor import random_bits
 
 from ..thinning import chosen
 from .sweep.calls import SPACE_OF, all_calls
@@ -80,7 +80,7 @@ def said_of(call):
 def test_odd_arguments_are_answered_by_name_and_as_docstrings_say(space, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)  # some values are names of files
     # Else the numbers of all layers that other spaces threw away would be drawn first, in order.
-    monkeypatch.setattr(sampling, "_states", {})
+    monkeypatch.setattr(random_bits, "_states", {})
     bad, unsaid = {}, {}
     for call in CALLS:
         if call.name.partition(".")[0] == space:

@@ -332,7 +332,7 @@ def test_its_memory_lives_as_long_as_the_tensor(driver):
 
 
 def test_memory_is_kept_once_however_often_it_is_asked_for(driver):
-    from treadle.tensor import cuda_memory
+    from treadle.tensor.exchange import cuda_memory
 
     x = on_cuda([1, 2, 3])
     before = len(cuda_memory._shown)

@@ -5,7 +5,7 @@ import pytest
 
 from treadle import Tensor, dtypes, fft
 from treadle.errors import DTypeError, ShapeError
-from treadle.tensor.dft import _fast_length, _first_factor, _roots
+from treadle.tensor.fourier.dft import _fast_length, _first_factor, _roots
 
 RNG = np.random.default_rng(5)
 

@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Device, Tensor, dtypes
 from treadle.errors import DTypeError
-from treadle.tensor import sampling
+from treadle.tensor import random_bits
 
 COUNT = 40_000
 
@@ -76,7 +76,7 @@ def test_draws_that_nothing_computes_do_not_pile_up(device):
             computed, last = Tensor.rand(2, device=device), Tensor.rand(3, device=device)
             computed.realize()
             del computed, last
-        return len(sampling._states[Device.canonicalize(device)].node.toposort())
+        return len(random_bits._states[Device.canonicalize(device)].node.toposort())
 
     assert nodes_after(20) == nodes_after(40)
 
@@ -90,10 +90,10 @@ def test_numbers_are_the_same_on_every_device(device):
 
 
 def test_the_generator_is_threefry_2x32():
-    from treadle.tensor.sampling import _random_words
+    from treadle.tensor.random_bits import random_words
 
     Tensor.manual_seed(0)  # known answers of the authors are for other counters: write it out
-    low, high = _random_words((2,), "REF")
+    low, high = random_words((2,), "REF")
     got = [Tensor._of(node, "REF").tolist() for node in (low, high)]
     expected = [_threefry((0, 0), (i, 1)) for i in range(2)]
     assert list(zip(*got, strict=True)) == expected

@@ -6,15 +6,25 @@ from pathlib import Path
 
 import pytest
 
+import treadle.tensor
 from treadle import Tensor
-from treadle.tensor import synonyms
 
-TREE = ast.parse(Path(synonyms.__file__).read_text(encoding="utf-8"))
-TYPED = {
-    node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns)}"
-    for node in ast.walk(TREE)
-    if isinstance(node, ast.FunctionDef) and node.returns and not node.name.startswith("_")
-}
+SOURCES = sorted(Path(treadle.tensor.__file__).parent.rglob("*.py"))
+
+
+def synonyms() -> dict[str, str]:
+    """Every method that `same_as` decorates, with the types that stand there."""
+    return {
+        node.name: f"({ast.unparse(node.args)}) -> {ast.unparse(node.returns)}"
+        for path in SOURCES
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.FunctionDef)
+        and node.returns
+        and any("same_as(" in ast.unparse(one) for one in node.decorator_list)
+    }
+
+
+TYPED = synonyms()
 
 
 @pytest.mark.parametrize("name", TYPED)

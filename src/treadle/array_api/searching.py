@@ -7,8 +7,8 @@ from typing import Literal
 from ..errors import ShapeError
 from ..explained import explain_all
 from ..tensor import Tensor
-from ..tensor.counting import UniqueAll, UniqueCounts, UniqueInverse
 from ..tensor.operands import Operand
+from ..tensor.selection.counting import UniqueAll, UniqueCounts, UniqueInverse
 from .signatures import check_tensor
 
 __all__ = [

@@ -1,6 +1,6 @@
 """Minimax coefficients by element width, from the constant term upwards.
 
-They are for `lower/math`; ASIN is for `tensor/mathematics`.
+They are for `lower/math`; ASIN is for `tensor/basis/reals`.
 
 Printed by scripts/fit_polynomials.py, which says what each one approximates, where and how well;
 the comments give the largest error. To change one, change the script and paste what it prints.

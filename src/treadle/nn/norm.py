@@ -13,8 +13,8 @@ from ..dtype import dtypes
 from ..errors import ShapeError
 from ..ir.shape import same_size
 from ..tensor import Tensor
+from ..tensor.basis.construction import Data
 from ..tensor.checks import check_width
-from ..tensor.creation import Data
 from ..tensor.shapes import aligned
 from ..tensor.types import DTypeLike
 from .init import check_sizes

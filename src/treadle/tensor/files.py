@@ -16,9 +16,14 @@ import mmap
 import os
 from typing import TYPE_CHECKING, TypeVar
 
-from ..dtype import DType, dtypes
+from ..dtype import DType, ImageDType, dtypes
 from ..errors import DeviceError, ShapeError, UserError
-from .state import State
+from ..ir.node import Node
+from .basis.state import State
+from .foreign import adopted, wrapped
+from .images import check_image
+from .inplace import over_memory
+from .shapes import expand, reshape
 
 if TYPE_CHECKING:
     import numpy as np
@@ -94,7 +99,10 @@ def of_disk(
 
 def _over(kind: type[T], data: np.ndarray, shape: tuple[int, ...], dtype: DType) -> T:
     if not data.size:
-        return kind.zeros(shape, dtype=dtype, device="CPU")
-    return kind.from_blob(
-        data.ctypes.data, shape, dtype=dtype, device="CPU", nbytes=data.nbytes, owner=data
-    )
+        return kind._of(expand(Node.const(dtype, 0), shape), "CPU")
+    count = math.prod(shape)
+    if isinstance(dtype, ImageDType):
+        check_image("from_blob", dtype, "CPU", count)
+    buffer = wrapped("CPU", data.ctypes.data, count * dtype.itemsize, dtype.itemsize, None)
+    node = adopted(buffer, dtype, count, "CPU", data, None, False, None)
+    return over_memory(kind._of(reshape(node, shape), "CPU"))

@@ -43,7 +43,7 @@ from .modes import no_grad
 from .shapes import reshape
 
 if TYPE_CHECKING:
-    from .state import State
+    from .basis.state import State
 
 __all__ = [
     "AS_IT_IS", "check_leaf", "check_writable", "is_exposed", "leads_to_leaf", "moves_between",

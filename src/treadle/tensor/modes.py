@@ -48,7 +48,7 @@ class _Scope:
 
     def __call__(self, function: F) -> F:
         @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> object:
             with _Scope(self._mode):
                 return function(*args, **kwargs)
 

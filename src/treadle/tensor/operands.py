@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import numpy as np
     from typing_extensions import TypeIs  # which only type checkers look up
 
-    from .core import Core
+    from .basis.core import Core
 
 __all__ = [
     "Operand", "check_device", "is_scalar", "operands", "plain", "rank", "scalar_node",

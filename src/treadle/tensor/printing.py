@@ -20,7 +20,7 @@ from ..ir.views import operand
 if TYPE_CHECKING:
     import numpy as np
 
-    from .state import State
+    from .basis.state import State
 
 __all__ = ["printed"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Collection, Sequence
-from typing import Any, SupportsIndex, TypeGuard, cast
+from typing import SupportsIndex, TypeGuard, cast
 
 from ..errors import IndexOutOfRange, ShapeError
 from ..ir.node import Node
@@ -32,7 +32,7 @@ class Size(int):
     shape: Shape
 
     @staticmethod
-    def of(shape: Shape) -> Size | functools.partial[Any]:
+    def of(shape: Shape) -> Size | functools.partial[Shape | Extent]:
         """The Size of a tensor; where sizes are symbolic, only the method, and no number."""
         count = size_product(shape)
         if not isinstance(count, int):
@@ -41,12 +41,12 @@ class Size(int):
         size.shape = shape
         return size
 
-    def __call__(self, dim: int | None = None) -> Any:
+    def __call__(self, dim: int | None = None) -> Shape | Extent:
         """The shape, or the size of one axis. Raises IndexOutOfRange."""
         return _size_of(self.shape, dim)
 
 
-def _size_of(shape: Shape, dim: int | None = None) -> Any:
+def _size_of(shape: Shape, dim: int | None = None) -> Shape | Extent:
     if dim is not None and not shape:
         raise IndexOutOfRange(f"[size] axis {dim} does not exist: shape () has none")
     return shape if dim is None else shape[resolve_axis("size", dim, len(shape))]

@@ -11,7 +11,8 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from types import EllipsisType
+from typing import TYPE_CHECKING, TypeAlias, TypeGuard, cast
 
 from ..config import settings
 from ..errors import (
@@ -29,11 +30,20 @@ from ..ir.origin import mark
 from ..ir.shape import Shape, size_max
 from ..ir.symbolic import bound_size
 from ..kinds import shown
-from .core import Core
+from .basis.core import Core
 from .intervals import index_within, slice_bounds
-from .types import Extent
+from .types import Bounds, Extent
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Subscript", "as_subscript", "check_places", "parse"]
+
+# Places to gather, and what becomes of an item that is no number and no slice: a place, or places;
+# of a mask, those on each of its axes.
+Places: TypeAlias = "Core | np.ndarray"
+ToIndex: TypeAlias = "Callable[[object], int | Places | tuple[np.ndarray, ...]]"
+Item: TypeAlias = "int | slice | Node | Core | _Host | None"
 
 
 @dataclass
@@ -44,7 +54,7 @@ class Subscript:
     """
 
     moves: list[tuple[Op, object]] = field(default_factory=list)
-    advanced: list[tuple[int, Any]] = field(default_factory=list)
+    advanced: list[tuple[int, Places]] = field(default_factory=list)
     place: int = 0
 
     def view(self, node: Node) -> Node:
@@ -54,7 +64,7 @@ class Subscript:
         return node
 
 
-def parse(shape: Shape, items: Any, to_index: Callable[[Any], Any]) -> Subscript:
+def parse(shape: Shape, items: object, to_index: ToIndex) -> Subscript:
     """The meaning of `items` on a tensor of `shape`; `to_index` makes lists and masks indices.
 
     Raises IndexOutOfRange or SubscriptError.
@@ -117,20 +127,20 @@ def _check_at_once(
         )
 
 
-def _is_advanced(item: Any) -> bool:
+def _is_advanced(item: object) -> bool:
     return isinstance(item, (Core, _Host))
 
 
 class _Host:
     """An index known on the host: an integer array."""
 
-    def __init__(self, array: Any) -> None:
+    def __init__(self, array: np.ndarray) -> None:
         self.array = array
 
 
-def _spell_out(shape: Shape, items: tuple[Any, ...], to_index: Callable[[Any], Any]) -> list[Any]:
+def _spell_out(shape: Shape, items: tuple[object, ...], to_index: ToIndex) -> list[Item]:
     """Lists and masks as indices, and `...` as the slices that it stands for."""
-    spelled: list[Any] = []
+    spelled: list[Item | EllipsisType] = []
     for item in items:
         spelled += [item] if _is_basic(item) else _advanced_items(item, to_index)
     dots = [i for i, item in enumerate(spelled) if item is Ellipsis]
@@ -143,16 +153,16 @@ def _spell_out(shape: Shape, items: tuple[Any, ...], to_index: Callable[[Any], A
         )
     at = dots[0] if dots else len(spelled)
     missing = [slice(None)] * (len(shape) - used)
-    return spelled[:at] + missing + spelled[at + 1 :]
+    return cast("list[Item]", spelled[:at] + missing + spelled[at + 1 :])
 
 
-def _is_basic(item: Any) -> bool:
+def _is_basic(item: object) -> TypeGuard[int | slice | Node | EllipsisType | None]:
     if isinstance(item, bool):
         raise DTypeError("[getitem] True and False are no indices; use None or a mask tensor")
     return item is None or item is Ellipsis or isinstance(item, (int, slice, Node))
 
 
-def _advanced_items(item: Any, to_index: Callable[[Any], Any]) -> list[Any]:
+def _advanced_items(item: object, to_index: ToIndex) -> list[Item]:
     found = to_index(item)
     if isinstance(found, tuple):  # a mask is one index for each of its axes
         return [_Host(array) for array in found]
@@ -166,14 +176,14 @@ class _Parser:
 
     def __init__(self, shape: Shape) -> None:
         self.shape = shape
-        self.bounds: list[tuple[Any, Any]] = []
+        self.bounds: list[Bounds] = []
         self.flips: list[int] = []
         self.steps: list[int] = []
-        self.final: list[Any] = []  # sizes after ints are dropped and None is inserted
-        self.advanced: list[tuple[int, Any]] = []
+        self.final: list[Extent] = []  # sizes after ints are dropped and None is inserted
+        self.advanced: list[tuple[int, Places]] = []
         self.runs: list[bool] = []  # for each item: does it take part in advanced indexing
 
-    def run(self, items: list[Any]) -> Subscript:
+    def run(self, items: list[Item]) -> Subscript:
         for item in items:
             self.item(item)
         result = Subscript()
@@ -193,7 +203,7 @@ class _Parser:
         result.advanced, result.place = self.advanced, self._place(items)
         return result
 
-    def item(self, item: Any) -> None:
+    def item(self, item: Item) -> None:
         if item is None:
             self.final.append(1)
             return
@@ -201,7 +211,7 @@ class _Parser:
         size = self.shape[axis]
         if isinstance(item, slice):
             self._slice(axis, size, item)
-        elif _is_advanced(item):
+        elif isinstance(item, (Core, _Host)):
             self._keep(0, size)
             self.advanced.append((len(self.final), _checked(item, size, axis)))
             self.final.append(size)
@@ -213,8 +223,8 @@ class _Parser:
         self.bounds.append((begin, end))
         self.steps.append(step)
 
-    def _slice(self, axis: int, size: Any, item: slice) -> None:
-        if any(isinstance(n, Node) for n in (item.start, item.stop, size)):
+    def _slice(self, axis: int, size: Extent, item: slice) -> None:
+        if isinstance(size, Node) or any(isinstance(n, Node) for n in (item.start, item.stop)):
             if item.step not in (None, 1):
                 raise ShapeError("[getitem] a slice with symbolic bounds has step 1")
             begin, end = slice_bounds(item, size)
@@ -235,7 +245,7 @@ class _Parser:
         self._keep(begin, end, abs(step))
         self.final.append(count)
 
-    def _place(self, items: list[Any]) -> int:
+    def _place(self, items: list[Item]) -> int:
         """Gathered axes stand where the first was, or in front where a slice parts them."""
         joined = [_is_advanced(i) or not (i is None or isinstance(i, slice)) for i in items]
         if not self.advanced or not any(joined):
@@ -247,7 +257,7 @@ class _Parser:
         return first  # everything before it kept or inserted one axis
 
 
-def _checked_int(index: Any, size: Extent, axis: int) -> Any:
+def _checked_int(index: Extent, size: Extent, axis: int) -> Extent:
     if isinstance(index, Node) or isinstance(size, Node):
         return index_within(index, size, axis)
     if not -size <= index < size:
@@ -258,7 +268,7 @@ def _checked_int(index: Any, size: Extent, axis: int) -> Any:
     return index % size
 
 
-def _checked(item: Any, size: Extent, axis: int) -> Any:
+def _checked(item: Core | _Host, size: Extent, axis: int) -> Places:
     """Host indices within 0..size-1; a tensor as it is."""
     if isinstance(item, Core):
         if not item.dtype.is_int:

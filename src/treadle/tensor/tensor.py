@@ -1,7 +1,20 @@
-"""`Tensor`: the class that users meet, all of its parts together.
+"""`Tensor`: the class that users meet, groups of methods side by side.
 
-x = Tensor([[1.0, 2.0], [3.0, 4.0]])
-(x @ x.T).relu().sum().item()
+    creation        constants, ranges, random numbers
+    shaping         axes by name and by pattern; several tensors as one, and one as several
+    selection       lists of places; what is where, and how often
+    statistics      medians, quantiles, differences, covariances, histograms
+    linear_algebra  decompositions, equations, norms, distances
+    functions       functions of each element beyond those of the basis, and second names
+    fourier         transforms, and spectra of short pieces
+    layers          convolution, pooling, attention, normalisation, activations, dropout
+    losses          cross entropies, margins, and losses of each element
+    exchange        memory of other libraries, files, hashes
+    execution       gradients, what is computed when, and on which devices
+    basis           what all of these are made of: arithmetic, functions, movement, reductions
+
+A group is a folder and knows the basis alone. What two groups need is a function of a module beside
+these folders, such as `searching`.
 """
 
 from __future__ import annotations
@@ -10,13 +23,37 @@ from typing import Any
 
 from ..config import Context
 from ..explained import Unbound, explained
-from .familiar import Familiar
+from .basis import Basis
+from .creation import Creation
+from .exchange import Exchange
+from .execution import Execution
+from .fourier import Fourier
+from .functions import Functions
+from .layers import Layers
+from .linear_algebra import LinearAlgebra
+from .losses import Losses
 from .modes import Modes
+from .selection import Selection
+from .shaping import Shaping
+from .statistics import Statistics
 
 __all__ = ["Tensor"]
 
 
-class Tensor(Familiar):
+class Tensor(
+    Creation,
+    Shaping,
+    Selection,
+    Statistics,
+    LinearAlgebra,
+    Functions,
+    Fourier,
+    Layers,
+    Losses,
+    Exchange,
+    Execution,
+    Basis,
+):
     """An n-dimensional array that is computed when its values are asked for.
 
         >>> x = Tensor([[1.0, 2.0], [3.0, 4.0]])

@@ -10,7 +10,7 @@ parameter takes at run time, and what messages call that. `Operand` is made of t
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated, Protocol, SupportsIndex, TypeAlias
+from typing import TYPE_CHECKING, Annotated, Protocol, SupportsIndex, TypeAlias, TypedDict
 
 from .. import kinds
 from ..dtype import DType
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
 __all__ = [
-    "Axes", "Bounds", "DTypeLike", "DeviceLike", "Extent", "Pairs", "Placement", "Real", "Scalar",
-    "Sizes", "TorchDType",
+    "Axes", "Bounds", "DTypeLike", "DeviceLike", "Drawn", "Extent", "Made", "Pairs", "Placed",
+    "Placement", "Real", "Scalar", "Sizes", "Stored", "TorchDType", "Typed",
 ]  # fmt: skip
 
 # A size or a position: a number, or a symbolic one, which is made of a `Variable`.
@@ -61,5 +61,36 @@ DeviceLike: TypeAlias = Annotated["str | Sequence[str] | None", kinds.DEVICE]
 # A number, or one that depends on variables.
 Real: TypeAlias = Annotated[float | Node, kinds.NUMBER]
 
-# Any of Python's numbers.
+# One of Python's numbers.
 Scalar: TypeAlias = Annotated[complex, kinds.NUMBER]
+
+
+# What methods that make tensors take by name and hand on to others.
+
+
+class Placed(TypedDict, total=False):
+    """Where a new tensor is."""
+
+    device: DeviceLike
+
+
+class Typed(Placed, total=False):
+    """The same, and its element type."""
+
+    dtype: DTypeLike | None
+
+
+class Made(Typed, total=False):
+    """The same, and whether gradients are asked for."""
+
+    requires_grad: bool | None
+
+
+class Stored(Placed, total=False):
+    """Where random numbers are, and whether they are computed once into memory."""
+
+    contiguous: bool
+
+
+class Drawn(Made, Stored, total=False):
+    """All of these."""

@@ -49,7 +49,7 @@ def _torch() -> ModuleType:
 
 def _address(x: Tensor) -> int:
     from ...engine.memory import memory_of
-    from ...tensor.movements import memory_below
+    from ...tensor.exchange.movements import memory_below
 
     _, memory = memory_below(x, lambda moves, base: memory_of(base.arg) is not None)
     return memory.buffer.argument
