@@ -3,10 +3,10 @@
     choose_method()          ->  POCL_WORK_GROUP_METHOD=loops
     name_processor(handle)   ->  "OpenCL 3.0 PoCL HSTR: pthread-x86_64-unknown-linux-gnu-haswell"
 
-The work items of a workgroup become a loop around the kernel between two barriers. By default PoCL
-has LLVM turn several of its turns into vectors, and PoCL 3.0 (LLVM 14) gets that wrong with AVX-512:
-a matmul whose items share tiles in local memory leaves wrong sums. Without vectors it is right.
-treadle's kernels for processors have no such loop: one item, and vectors of their own.
+The work items of a workgroup become a loop around the kernel between two barriers. By default
+PoCL has LLVM make vectors of several of its turns, and PoCL 3.0 (LLVM 14) gets that wrong with
+AVX-512: a matmul whose items share tiles in local memory leaves wrong sums. Without vectors it is
+right. treadle's kernels for processors have no such loop: one item, and vectors of their own.
 
 The LLVM inside of PoCL asks the processor for its name and gets "generic" where that is newer than
 itself (LLVM 14 of PoCL 3.0: a Zen 5). PoCL hands this on to its own clang, which knows no such
