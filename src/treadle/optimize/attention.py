@@ -34,12 +34,11 @@ from ..ir.views import After, End, operands
 from ..target import MatrixUnit, Target
 from .attention_masks import hide, is_mask, is_shown, score_at, shown_where
 from .attention_tiles import (
-    BUFFERS,
     HOLE,
     LOG2_E,
-    Shape,
     Tiles,
-    choose,
+    blocks,
+    choose_block,
     lane_of,
     power_of_two,
     quad,
@@ -50,10 +49,11 @@ from .attention_tiles import (
 )
 from .fragments import FragmentOperand
 from .moves import Move, Moves
+from .tile import Tile
 
 __all__ = ["AttendInTiles", "Attending", "attend_in_tiles"]
 
-SHAPES = (Shape(2, 64), Shape(2, 32), Shape(1, 64), Shape(1, 32))
+SIZES = (2, 64), (2, 32), (1, 64), (1, 32)  # products of a subgroup, and keys; the best first
 
 
 def attend_in_tiles(moves: Moves, target: Target) -> None:
@@ -62,20 +62,20 @@ def attend_in_tiles(moves: Moves, target: Target) -> None:
         found = recognise_attention(nest.node)
         unit = found and unit_of(found, target.matrix_units)
         if found is not None and unit is not None and moves.has_nest(nest):
-            moves.make(AttendInTiles(moves.number_of(nest), _shape(found, unit, target)))
+            moves.make(AttendInTiles(moves.number_of(nest), _tile(found, unit, target)))
 
 
-def _shape(found: Attention, unit: MatrixUnit, target: Target) -> Shape:
+def _tile(found: Attention, unit: MatrixUnit, target: Target) -> Tile:
     assert target.workgroup is not None
     # Lines are as long as the next power of two: that is how they can be swizzled.
     long, wide = power_of_two(found.depth), power_of_two(found.column)
 
-    def nbytes(shape: Shape) -> int:
-        tiles = BUFFERS * shape.keys * (long + wide)
-        return (shape.rows * long + tiles) * unit.dtype.itemsize
+    def nbytes(tile: Tile) -> int:
+        keys = tile.buffers * tile.columns * (long + wide)
+        return (tile.rows * long + keys) * unit.dtype.itemsize
 
     results = loop_size(found.row) * loop_size(*found.batch)
-    return choose(SHAPES, nbytes, results, target.workgroup)
+    return choose_block(blocks(unit, *SIZES), nbytes, results, target.workgroup)
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ class AttendInTiles(Move):
     word = "tiled_attention"
 
     nest: int
-    shape: Shape
+    tile: Tile
 
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)
@@ -96,7 +96,7 @@ class AttendInTiles(Move):
         unit = found and unit_of(found, moves.target.matrix_units)
         if found is None or unit is None:
             raise ValueError(f"{self}: the nest is no attention that matrix units compute")
-        tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.shape)
+        tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.tile)
         tiles.limit(nest, found.column)
         attending = Attending(tiles, found, tiles.of_rows(found.query, found.depth))
         attending.make()
@@ -122,7 +122,7 @@ class Attending:
         self.scale, score = _scaled(found)
         self.score, self.shown = shown_where(score)
         self.tile, self.first_key = tiles.over_keys()
-        products = range(tiles.shape.products)
+        products = range(tiles.size.each[0])
         self.rows = [[self._carried(), self._carried()] for _ in products]
         blocks = range(loop_size(found.column) // self.unit.columns)
         self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
@@ -149,7 +149,7 @@ class Attending:
                 tiles.updated(total, all_shrunk, Op.MUL, self.tile) for total in sums[number]
             ]
         tiles.add_products(
-            sums, tiles.shape.keys // EACH,
+            sums, tiles.size.columns // EACH,
             lambda product, step: words_of_weights(weights[product], step),
             lambda block, step: tiles.words_of_y(values, block, step), self.tile,
         )  # fmt: skip

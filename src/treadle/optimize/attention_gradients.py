@@ -48,9 +48,9 @@ from .attention_tiles import (
     HOLE,
     LOG2_E,
     SUBGROUPS,
-    Shape,
     Tiles,
-    choose,
+    blocks,
+    choose_block,
     lane_of,
     power_of_two,
     quad,
@@ -61,10 +61,11 @@ from .attention_tiles import (
 )
 from .moves import Move, Moves
 from .nest import Nest
+from .tile import Tile
 
 __all__ = ["DifferentiateInTiles", "differentiate_in_tiles"]
 
-SHAPES = (Shape(1, 64), Shape(1, 32))
+SIZES = (1, 64), (1, 32)  # products of a subgroup, and keys; the best first
 NARROW = 64  # columns up to which sums leave registers for tiles of 64 keys
 
 
@@ -74,8 +75,8 @@ def differentiate_in_tiles(moves: Moves, target: Target) -> None:
         found = recognise_gradients(nest.node)
         unit = found and unit_for(found, target.matrix_units)
         if found is not None and unit is not None and moves.has_nest(nest):
-            shape = _shape(found, unit, target)
-            moves.make(DifferentiateInTiles(moves.number_of(nest), shape))
+            tile = _tile(found, unit, target)
+            moves.make(DifferentiateInTiles(moves.number_of(nest), tile))
 
 
 @dataclass(frozen=True)
@@ -88,7 +89,7 @@ class DifferentiateInTiles(Move):
     word = "tiled_attention_gradients"
 
     nest: int
-    shape: Shape
+    tile: Tile
 
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)
@@ -96,18 +97,18 @@ class DifferentiateInTiles(Move):
         unit = found and unit_for(found, moves.target.matrix_units)
         if found is None or unit is None:
             raise ValueError(f"{self}: the nest has no gradients that matrix units compute")
-        _Kernel(moves, nest, found, unit, self.shape).make()
+        _Kernel(moves, nest, found, unit, self.tile).make()
 
 
-def _shape(found: Gradients, unit: MatrixUnit, target: Target) -> Shape:
-    """The shape of which two groups fit, if there is one, or else one."""
+def _tile(found: Gradients, unit: MatrixUnit, target: Target) -> Tile:
+    """The tile of which two groups fit, if there is one, or else one."""
     assert target.workgroup is not None
     rows = _rows(found)
     widths = map(power_of_two, (found.column, *rows.values()))
-    shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
+    tiles = blocks(unit, *(SIZES if max(widths) <= NARROW else SIZES[1:]))
     results = loop_size(found.row) * loop_size(*found.batch)
-    nbytes = lambda shape: _bytes(found, rows, shape) * unit.dtype.itemsize
-    return choose(shapes, nbytes, results, target.workgroup)
+    nbytes = lambda tile: _elements(found, rows, tile) * unit.dtype.itemsize
+    return choose_block(tiles, nbytes, results, target.workgroup)
 
 
 def _rows(found: Gradients) -> dict[Node, Node]:
@@ -119,28 +120,29 @@ def _rows(found: Gradients) -> dict[Node, Node]:
     return rows
 
 
-def _bytes(found: Gradients, rows: dict[Node, Node], shape: Shape) -> int:
+def _elements(found: Gradients, rows: dict[Node, Node], tile: Tile) -> int:
     """The elements in shared memory of a workgroup: its rows, and tiles of keys in both passes."""
     tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
     tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}
     wide = sum(tiles.values())
     if found.statistics is not None:
         wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
-    return shape.rows * sum(map(power_of_two, rows.values())) + BUFFERS * shape.keys * wide
+    keys = tile.buffers * tile.columns * wide
+    return tile.rows * sum(map(power_of_two, rows.values())) + keys
 
 
 class _Kernel:
     """One kernel in the making."""
 
     def __init__(
-        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, shape: Shape
+        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, tile: Tile
     ) -> None:
         self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
         self.products = {p.sums: _hole(n) for n, p in enumerate(found.products)}
         reduces = found.statistics.reduces if found.statistics else ()
         self.statistics = {n: _hole(len(self.products) + k) for k, n in enumerate(reduces)}
         self.rows = _rows(found)
-        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
+        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
         self.tiles.held = len(self.rows)
         self.tiles.limit(nest, found.column)
 
@@ -226,13 +228,13 @@ class _Kernel:
             sums, weights = [list(first)], [
                 tiles.packed([
                     self._element(element, half, block, side, first_key, scores, staged, known)
-                    for block in range(tiles.shape.keys // self.unit.columns) for side in range(2)
+                    for block in range(tiles.size.columns // self.unit.columns) for side in range(2)
                 ])
                 for half in tiles.halves()
             ]  # fmt: skip
             values = tiles.of_keys(one.value, found.column, first_key).swapped()
             tiles.add_products(
-                sums, tiles.shape.keys // EACH,
+                sums, tiles.size.columns // EACH,
                 lambda _, step, weights=weights: words_of_weights(weights, step),
                 lambda block, step, values=values: tiles.words_of_y(values, block, step), tile,
             )  # fmt: skip
@@ -278,7 +280,7 @@ class _Kernel:
     def _staged(self, part: Node, first_key: Node) -> Node:
         """Something of each of the tile's keys, computed by one item each."""
         items = SUBGROUPS * self.tiles.out.width
-        item, keys = self.moves.loop(items, "local"), self.tiles.shape.keys
+        item, keys = self.moves.loop(items, "local"), self.tiles.size.columns
         value = self.tiles.at(part, {self.found.key: first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
@@ -311,7 +313,7 @@ class _Kernel:
         found, stores = self.found, []
         store = one.store.substitute({one.total: HOLE})
         for product, half in self.tiles.halves():
-            assert product == 0  # SHAPES have one
+            assert product == 0  # SIZES have one
             for block, register in enumerate(sums):
                 after = After(register, (done,)).node()
                 places = {found.row: self.tiles.row_of(product, half),

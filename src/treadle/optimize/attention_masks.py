@@ -88,9 +88,9 @@ def hide(
 
 def _is_cut(tiles: Tiles, shown: Node | None, first_key: Node) -> Node | None:
     """1 if some scores of a tile count and others may not, else 0; None if that is unknown."""
-    first = tiles.block * tiles.shape.rows
-    rows = first, first + (tiles.shape.rows - 1)
-    keys = first_key, first_key + (tiles.shape.keys - 1)
+    first = tiles.block * tiles.size.rows
+    rows = first, first + (tiles.size.rows - 1)
+    keys = first_key, first_key + (tiles.size.columns - 1)
     corners = _Corners({tiles.row: rows, tiles.key: keys}, tiles.batch)
     more = [] if shown is None else _excess(shown, corners)
     if more is None:

@@ -6,27 +6,14 @@ the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products a
 what is computed of scores goes from one product to the other as it is, in registers, and a row is
 in four neighbouring items.
 
-Words are read from shared memory step by step of k, and all products of a subgroup use them. By
-count, a tile of 64 keys and 32 rows of a subgroup takes, in cycles of the quarter of a
-multiprocessor that it runs on:
-
-    columns                       64             128
-    products, 8 cycles each       128    1024    256    2048    256 multiplications a cycle
-    exponentials, 8 cycles         68     544     68     544    4 a cycle
-    reads and copies, 16 cycles    40     640     96    1536    128 bytes a cycle for all quarters
-    instructions in all           607     607    915     915    by nvdisasm, for sm_90a
-
-With 16 rows of a subgroup reading would take as long as multiplying. So the matrix units are what
-is waited for (6.5 cycles a product on Hopper, if mma.sync has 62 % of wgmma's rate there), and two
-subgroups of a quarter can hide the rest. FlashAttention-2 waits for the same, with tiles like
-these: 70 to 100 % of its speed is expected, and unmeasured.
+Words are read from shared memory step by step of k, and all products of a subgroup use them. What
+a tile takes by count is on the page docs/design/attention.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
@@ -36,17 +23,18 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, Update
-from ..target import MatrixUnit, Workgroup
+from ..target import RESERVED, MatrixUnit, Workgroup
+from .choose_tile import groups_at_a_time
 from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
-from .records import Record
 from .row_blocking import fills_of, is_along_row
+from .tile import Tile
 from .unit_loops import place_in
 
 __all__ = [
-    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
+    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Tiles", "blocks", "choose_block", "lane_of",
     "power_of_two", "quad", "quick_exp2", "tree", "words_of_weights", "zeros",
 ]  # fmt: skip
 
@@ -54,41 +42,29 @@ HELD = 128  # columns of rows whose words stay in registers; of more they are re
 LOG2_E = 1 / math.log(2)
 SUBGROUPS = 4
 BUFFERS = 2
-RESERVED = 1 << 10  # bytes of shared memory that each group has besides
 
 # What stands for a sum while the loops around it are replaced.
 HOLE = Node(Op.REGISTER, dtypes.float32, (Node.const(dtypes.float32, 0),), RegisterRef(0))
 
 
-@dataclass(frozen=True)
-class Shape(Record):
-    """Each subgroup has the rows of so many `products`, one above the other; tiles have `keys`."""
-
-    word = "shape"
-
-    products: int
-    keys: int
-
-    @property
-    def rows(self) -> int:
-        return EACH * self.products * SUBGROUPS
+def blocks(unit: MatrixUnit, *sizes: tuple[int, int]) -> list[Tile]:
+    """Tiles of so many products of rows for each subgroup, one above the other, and of keys."""
+    found = [(products, keys // unit.columns) for products, keys in sizes]
+    return [
+        Tile((unit.rows, unit.columns), each, (SUBGROUPS, 1), buffers=BUFFERS) for each in found
+    ]
 
 
-def choose(
-    shapes: Sequence[Shape], nbytes: Callable[[Shape], int], results: int, group: Workgroup
-) -> Shape:
-    """The first of `shapes` of which two groups fit, else one; one with few rows for few results.
+def choose_block(
+    tiles: Sequence[Tile], nbytes: Callable[[Tile], int], results: int, group: Workgroup
+) -> Tile:
+    """The first of `tiles` of which two groups fit, else one; one with few rows for few results.
 
     `nbytes` is the shared memory of a workgroup that computes `results` rows with others.
     """
-    if results < shapes[0].rows * group.busy:
-        shapes = [shape for shape in shapes if shape.products == 1]
-    for groups in (2, 1):
-        room = group.shared_bytes // groups - RESERVED
-        found = next((shape for shape in shapes if nbytes(shape) <= room), None)
-        if found is not None:
-            return found
-    return shapes[-1]
+    if results < tiles[0].rows * group.busy:
+        tiles = [tile for tile in tiles if tile.each[0] == 1]
+    return max(tiles, key=lambda tile: groups_at_a_time(nbytes(tile), group, RESERVED))
 
 
 class Tiles:
@@ -96,10 +72,10 @@ class Tiles:
 
     def __init__(
         self, moves: Moves, unit: MatrixUnit, row: Node, key: Node, batch: Iterable[Node],
-        shape: Shape,
+        size: Tile,
     ) -> None:  # fmt: skip
-        self.moves, self.unit, self.row, self.key, self.shape = moves, unit, row, key, shape
-        self.blocks = -(-loop_size(row) // shape.rows)
+        self.moves, self.unit, self.row, self.key, self.size = moves, unit, row, key, size
+        self.blocks = -(-loop_size(row) // size.rows)
         loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
         self.batch = {r: moves.loop(loop_size(r), "grid") for r in batch}
         self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
@@ -109,7 +85,7 @@ class Tiles:
         lane = [moves.loop(digit.extent, "local") for digit in reversed(self.out.lanes)]
         self.lane = tuple(reversed(lane))  # digits of an item's number, the lowest first
         self.registers = 0
-        self.held = shape.products  # rows of 16 whose words an item would hold at a time
+        self.held = size.each[0]  # rows of 16 whose words an item would hold at a time
         self.span: Span | None = None
         self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
@@ -134,16 +110,16 @@ class Tiles:
         if limits.ends and self.block.op is Op.RANGE:
             self.block = self.blocks - 1 - self.block
         around = frozenset(nest.loops) - {column}
-        first = self.block * self.shape.rows
-        self.span = limits.of_rows(self.row, first, self.shape.rows, around)
+        first = self.block * self.size.rows
+        self.span = limits.of_rows(self.row, first, self.size.rows, around)
 
     def over_keys(self) -> tuple[Node, Node]:
         """A loop over the tiles that count for the rows of a block, and the first key of each."""
-        whole = self.moves.loop(-(-loop_size(self.key) // self.shape.keys))
+        whole = self.moves.loop(-(-loop_size(self.key) // self.size.columns))
         if self.span is None:
-            return whole, whole * self.shape.keys
-        split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
-        return split.ranges[0], simplify(split.expr * self.shape.keys)
+            return whole, whole * self.size.columns
+        split = self.span.substitute(self.batch).loop(whole, self.size.columns)
+        return split.ranges[0], simplify(split.expr * self.size.columns)
 
     def at(self, node: Node, places: dict[Node, Node]) -> Node:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
@@ -154,16 +130,16 @@ class Tiles:
 
     def is_inside(self, loop: Node, place: Node) -> Node:
         """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
-        if loop is self.key and loop_size(loop) % self.shape.keys == 0:
+        if loop is self.key and loop_size(loop) % self.size.columns == 0:
             return TRUE
         guard = simplify(place < loop_size(loop))
         return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
         """The row of an item that is in the upper or lower half of a product."""
-        number = self.subgroup * self.shape.products + product
+        number = self.subgroup * self.size.each[0] + product
         row, _ = place_in(self.out, self.lane, Node.index(half * 2))
-        return self.block * self.shape.rows + number * self.unit.rows + row
+        return self.block * self.size.rows + number * self.unit.rows + row
 
     def column_of(self, block: int, side: Node) -> Node:
         """One of the two neighbouring columns of eight that an item has."""
@@ -172,17 +148,15 @@ class Tiles:
 
     def halves(self) -> list[tuple[int, int]]:
         """Which products of rows there are, each with its upper and lower half."""
-        return [(product, half) for product in range(self.shape.products) for half in range(2)]
+        return [(product, half) for product in range(self.size.each[0]) for half in range(2)]
 
     def of_rows(self, factor: Node, depth: Node) -> FragmentOperand:
         """A factor of the block's rows, along `depth`."""
-        return self._staged(
-            factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
-        )
+        return self._staged(factor, self.row, self.block * self.size.rows, self.size.rows, depth, 1)
 
     def of_keys(self, factor: Node, inner: Node, first: Node) -> FragmentOperand:
         """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
-        return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
+        return self._staged(factor, self.key, first, self.size.columns, inner, BUFFERS)
 
     def _staged(
         self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
@@ -255,8 +229,8 @@ class Tiles:
         again = (tile,) if power_of_two(depth) * self.held > HELD else ()
         sums = [
             [self.register(zeros(self.unit), tile)
-             for _ in range(self.shape.keys // self.unit.columns)]
-            for _ in range(self.shape.products)
+             for _ in range(self.size.columns // self.unit.columns)]
+            for _ in range(self.size.each[0])
         ]  # fmt: skip
         self.add_products(
             sums, loop_size(depth) // EACH,
@@ -270,7 +244,7 @@ class Tiles:
     ) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
         held, _, _ = self.unit.held
-        line = (self.subgroup * self.shape.products + product) * self.unit.rows
+        line = (self.subgroup * self.size.each[0] + product) * self.unit.rows
         deep = Node.index(step * self.unit.steps)
         words = operand.words(held, self.lane, line, deep, again)
         return [words(Node.index(number)) for number in range(held.count)]

@@ -1,214 +1,121 @@
-"""The tile of a matmul-like nest: how many rows and vectors, and which factor lanes run over.
+"""Which tile a product has on a unit: of those that the unit's data lists, one that costs least.
 
-    best_tiling(moves, nest, problem, parameters)
-        ->  (tile, whether rows and columns are to change places)
+    choose(Product(512, 512, 512), vector_unit(target, dtypes.float32), target)
+        ->  Tile((1, 8), (6, 2), (1, 1))                              on a processor
+    choose(Product(4096, 4096, 64), MMA["float16"], target)
+        ->  Tile((16, 8), (4, 4), (2, 4), depth=32, buffers=2)        on matrix units
 
-Decided by counting vector instructions: products, loads, and what packing takes.
+A processor's vectors, work items, subgroups and warpgroups go the same way. What a target is quick
+with is data: a `Tiling` lists tiles, the best first, and says by which cost one is taken, and how
+slices lie in shared memory (target/matrix.py). Blocks of attention have lists of their own
+(attention_tiles.py): two products share their registers and memory.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable
+from dataclasses import replace
 
-from ..ir.loops import free_ranges, loop_size
-from ..ir.node import Node
-from ..ir.op import Op
-from ..ir.views import Load
-from ..target import Target
-from .matmul_problem import MatmulProblem, lasts
-from .moves import Moves
-from .nest import Nest, gating, reads_of, stride
-from .parameters import Parameters
-from .records import Record
-from .windows import Windows, find_windows
+from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
+from .tile import Product, Tile
 
-__all__ = [
-    "Tile", "best_tiling", "choose_tile", "is_at_hand", "is_in_place", "is_scattered",
-    "with_windows",
-]  # fmt: skip
+__all__ = ["choose", "groups_at_a_time"]
 
-PACK_REUSE = 2
-PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
-SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
-TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
-MIN_RUN = 32  # steps along which a row is read in place
+GROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
 
 
-@dataclass(frozen=True)
-class Tile(Record):
-    """`rows` x `vectors` accumulators of `lanes` each."""
-
-    word = "tile"
-
-    rows: int
-    vectors: int
-    lanes: int
-
-    @property
-    def columns(self) -> int:
-        return self.vectors * self.lanes
+def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
+    """The tile that a product takes of a unit; None if it is too small, or slices are too large."""
+    tiling = unit.tiling
+    if tiling is None or min(product.rows, product.columns, product.steps) < tiling.least:
+        return None
+    cost = _COSTS[tiling.cost]
+    tiles = [(_needed(product, levels, tiling), levels.speed) for levels in tiling.levels]
+    tile, _ = min(tiles, key=lambda one: cost(product, *one, target))
+    if not tiling.turns or target.workgroup is None:
+        return tile
+    return _sliced(product, tile, unit, tiling, target.workgroup)
 
 
-def best_tiling(
-    moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters
-) -> tuple[Tile, bool]:
-    """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
-    tile = _tile_for(problem, moves.target, parameters)
-    swapped = with_windows(moves, problem.swapped())
-    problem = with_windows(moves, problem)
-    if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
-        return tile, False
-    other = _tile_for(swapped, moves.target, parameters)
-    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
-    # they are turned in registers. What is added to them is read one by one.
-    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
-    apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
-    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
-    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
-    return (other, True) if is_swapped else (tile, False)
+def groups_at_a_time(nbytes: int, group: Workgroup, reserved: int) -> int:
+    """How many workgroups with so much shared memory are on a multiprocessor: two, one or none."""
+    return min(GROUPS_AT_A_TIME, group.shared_bytes // (nbytes + reserved))
 
 
-def _packed(problem: MatmulProblem) -> int:
-    """The bytes of memory that packed rows take."""
-    if problem.windows is not None or lasts(problem.x):
-        return 0
-    loops = (*problem.batch, *problem.rows, *problem.steps)
-    return loop_size(*loops) * problem.reduce.dtype.itemsize
+# -- levels ---------------------------------------------------------------------------------------
 
 
-def _matrices_added(nest: Nest, problem: MatmulProblem) -> int:
-    """How many elements are read for each result beside those of the product."""
-    outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
-    reads = [n for n in outside if n.op is Op.LOAD]
-    rows, columns = frozenset(problem.rows), frozenset(problem.columns)
-    free = free_ranges(nest.node)
-    return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
+def _needed(product: Product, levels: Levels, tiling: Tiling) -> Tile:
+    """The tile of these levels, without units of workers that the product has no use for."""
+    (high, wide), (rows, columns), workers, _ = levels
+    if tiling.counts:
+        rows = min(rows, _most(product.rows, high * workers[0], tiling.counts, tiling.fills))
+        columns = min(
+            columns, _most(product.columns, wide * workers[1], tiling.counts, tiling.fills)
+        )
+    return Tile(levels.unit, (rows, columns), workers)
 
 
-def with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
-    """The problem, and which windows its rows are, if they are such."""
-    if lasts(problem.x):
-        return problem
-    windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
-    return replace(problem, windows=windows)
+def _most(size: int, wide: int, counts: tuple[int, ...], fills: bool) -> int:
+    """Which of `counts` times `wide` is the least to reach `size`, or the most to be filled."""
+    if fills:
+        return counts[max(0, bisect_right(counts, size // wide) - 1)]
+    return counts[min(len(counts) - 1, bisect_left(counts, -(-size // wide)))]
 
 
-def _tile_for(problem: MatmulProblem, target: Target, parameters: Parameters) -> Tile:
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, parameters.tile)
+def _sliced(
+    product: Product, tile: Tile, unit: MatrixUnit, tiling: Tiling, group: Workgroup
+) -> Tile | None:
+    """The tile with the deepest slices that fit, and as many of them as are of use."""
+    most = _most(product.steps, unit.steps, tiling.turns, tiling.fills)
+    for turns in sorted((n for n in tiling.turns if n <= most), reverse=True):
+        tile = replace(tile, depth=turns * unit.steps)
+        nbytes = tile.slice_bytes(unit.dtype.itemsize, tiling.padding)
+        if nbytes <= group.shared_bytes:
+            room = group.shared_bytes // tiling.groups - tiling.reserved
+            buffers = min(tiling.buffers, room // nbytes, -(-product.steps // tile.depth))
+            return replace(tile, buffers=max(1, buffers))
+    return None
 
 
-def choose_tile(
-    rows: int, columns: int, itemsize: int, target: Target, wanted: tuple[int, int] | None,
-    beside: int = 1, sums: int = 1,
-) -> Tile:  # fmt: skip
-    """The tile with the least padding and the most work for each load, or `wanted` (rows, vectors).
-
-    So many products `beside` each other have such a tile each, of the same rows; of all that the
-    nest computes, so many `sums` are in registers in the end.
-    """
-    lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
-    if wanted is not None:
-        height, vectors = wanted
-        return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
-    registers = target.vector_registers - 4
-    best: tuple[float, Tile] | None = None
-    for vectors in (1, 2, 3, 4):
-        if vectors > 1 and (vectors - 1) * lanes >= columns:
-            continue
-        # One register for each accumulator, for each vector of y, for one element of x, and for
-        # the product of both where that is not added by the same instruction.
-        wide, held = vectors * beside, vectors * sums
-        passing = 1 if target.has_fma else 2
-        fits = min(registers // held, (target.vector_registers - wide - passing) // held)
-        for height in range(1, min(rows, 16, fits) + 1):
-            padded = (
-                -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
-            )
-            waste = padded / (rows * columns)
-            # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
-            # Panels of several products are larger than the first-level cache.
-            loads = (wide * min(beside, 2) + height) / (height * wide)
-            idle = max(1.0, 8 / (height * wide))
-            cost = waste * idle * (1 + loads)
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, Tile(height, vectors, lanes))
-    assert best is not None
-    return best[1]
+# -- costs ----------------------------------------------------------------------------------------
 
 
-def _cost(problem: MatmulProblem, tile: Tile) -> float:
-    """About how many vector instructions each step takes, packing included."""
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    vectors = -(-columns // tile.columns) * tile.vectors
-    row_tiles = -(-rows // tile.rows)
-    products = row_tiles * tile.rows * vectors
-    loads = row_tiles * vectors / tile.vectors * (tile.rows + tile.vectors)
-    packing = 0.0
-    if not lasts(problem.y):
-        packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
-    # Rows of plain matrices count as packed: nothing is swapped to read those in place.
-    is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
-    if problem.windows is not None:
-        packing += _copying(problem, problem.windows, tile)
-    elif not is_free:
-        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
-    return max(products, loads) + packing
+def _missing(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How many workgroups are missing to keep all of the processor at work."""
+    return max(0, _busy(target) - tile.count(product))
 
 
-def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
-    """About how many instructions each step takes for the copy of an image, turned in squares."""
-    if windows.is_in_place:
-        return 0.0
-    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
-    return 2 * PACK * loop_size(*loops) / tile.lanes / loop_size(*problem.steps)
+def _time(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How long all workgroups take, of which as many run at a time as keep the processor busy."""
+    turns = math.ceil(tile.count(product) / _busy(target))
+    return turns * tile.rows * tile.columns / speed
 
 
-def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
-    """Whether a factor is packed element by element, since it is contiguous in neither."""
-    inner = (along[-1], steps[-1])
-    return not any(all(stride(i, r) == 1 for i in reads_of(factor)) for r in inner)
+def _busy(target: Target) -> int:
+    return 1 if target.workgroup is None else target.workgroup.busy
 
 
-def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
-    """About how many instructions it takes to pack a vector of a factor."""
-    reads = reads_of(factor)
-    is_long = loop_size(along[-1]) >= tile.lanes or len(along) == 1
-    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
-        if len(along) == 1:
-            return PACK
-        # Borders, and rows that end within vectors, are masks.
-        return (2 if loop_size(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
-    is_run = loop_size(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
-    is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
-    return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
+def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How many instructions a product takes for each multiply-add, with padding."""
+    rows, vectors = tile.each
+    wide, passing = vectors * product.beside, 1 if target.has_fma else 2
+    # One register for each accumulator, for each vector of y, for one element of x, and for the
+    # product of both where that is not added by the same instruction.
+    others = max(FEW_REGISTERS, wide + passing)
+    if rows * vectors * product.sums > target.vector_registers - others:
+        return math.inf
+    computed = tile.count(product) * tile.rows * tile.columns
+    waste = computed / (product.batch * product.rows * product.columns)
+    # Each step loads `wide` registers and `rows` scalars for rows * wide FMAs. Panels of several
+    # products are larger than the first-level cache.
+    loads = (wide * min(product.beside, 2) + rows) / (rows * wide)
+    idle = max(1.0, 8 / (rows * wide))
+    return round(waste * idle * (1 + loads), 9)
 
 
-def is_in_place(problem: MatmulProblem, tile: Tile) -> bool:
-    """Whether rows are read where they are: too few panels use them for packing to be worth it.
-
-    Where that is in several loops, rows lie along the steps, so that each is read line by line.
-    """
-    if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
-        return False
-    if len(problem.steps) == 1:
-        return True
-    last = problem.steps[-1]
-    is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
-    return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)
-
-
-def is_at_hand(problem: MatmulProblem, target: Target) -> bool:
-    """Whether rows of memory, each contiguous, are read as quickly where they are.
-
-    They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
-    that, half of the rows would come from the cache of another core, and be packed into it.
-    """
-    x, steps = problem.x, problem.steps
-    if len(steps) != 1 or x.op is not Op.LOAD or lasts(x):
-        return False
-    if stride(Load.of(x).index, *steps) != 1:
-        return False
-    return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2
+_COSTS: dict[str, Callable[[Product, Tile, float, Target], float]] = {
+    "groups": _missing, "time": _time, "loads": _loads,
+}  # fmt: skip

@@ -23,16 +23,15 @@ from ..ir.loops import TRUE, Split, digits_of, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..target import LDMATRIX, Fragment
+from ..target import LDMATRIX, LINE_PADDING, Fragment
 from .k_tiling import fill_of, is_contiguous
 from .moves import Moves
 from .unit_loops import number_in, place_in
 
-__all__ = ["FragmentOperand", "most_bytes", "staged"]
+__all__ = ["FragmentOperand", "staged"]
 
 PIECE = 16  # bytes that are copied at a time
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
-PADDING = 32  # bytes behind a line: four lines of neighbouring words are in different banks then
 WORD = 4
 
 Arrangement = Literal["lines", "panels", "columns"]
@@ -141,11 +140,6 @@ def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int,
     if width == 1:
         return "lines", (lines, depth)
     if width > 2:
-        return "columns", (depth, lines + PADDING // width)
+        return "columns", (depth, lines + LINE_PADDING // width)
     panel = min(lines, WIDEST_LINE // width)
     return "panels", (lines // panel, depth, panel)
-
-
-def most_bytes(lines: int, depth: int, width: int) -> int:
-    """How much memory a slice of elements of `width` bytes takes, however it lies."""
-    return lines * depth * width + (depth * PADDING if width > 2 else 0)

@@ -11,9 +11,9 @@ from ..ir.loops import Split, free_ranges, loop_size, number_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..target import Target
-from .choose_tile import Tile
 from .moves import Moves
 from .nest import gating, reads_of, stride
+from .tile import Tile
 
 __all__ = ["flat_position", "pack_columns", "pack_rows", "panel_numbers"]
 
@@ -52,7 +52,7 @@ def pack_columns(
     fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
     if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
         # Rows that lie along steps are transposed, a square at a time.
-        fill |= _in_squares(moves, y, steps, tile.lanes)
+        fill |= _in_squares(moves, y, steps, tile.unit[1])
     scope, around = ("shared", ()) if around is None else ("grid", around)
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill

@@ -14,6 +14,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
 from .nest import Nest, reads_of, stride
+from .tile import Product
 from .windows import Windows
 
 __all__ = ["MatmulProblem", "factors_of", "lasts", "recognise", "uses"]
@@ -36,6 +37,12 @@ class MatmulProblem:
     @property
     def steps(self) -> tuple[Node, ...]:
         return closed_ranges(self.reduce)
+
+    @property
+    def product(self) -> Product:
+        """Its sizes."""
+        loops = (self.rows, self.columns, self.steps, self.batch)
+        return Product(*(loop_size(*each) for each in loops))
 
     def swapped(self) -> MatmulProblem:
         """The same with rows as columns."""

@@ -31,14 +31,15 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import operand
 from ..target import Fragment, MatrixUnit, Target
+from .choose_tile import choose
 from .fragments import staged
 from .hoist_masks import masked
 from .k_tiling import TiledProduct, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .moves import Move, Moves
 from .nest import Nest
+from .tile import Tile, tiles_near
 from .unit_loops import UnitLoops, extents, order_items, unit_loops
-from .unit_tiles import GroupTile, choose_for_unit, tiles_near
 
 __all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
 
@@ -48,7 +49,7 @@ BAND = 8  # tiles of rows
 def tile_for_matrix_units(moves: Moves, nest: Nest, problem: MatmulProblem, target: Target) -> bool:
     """Put the problem of a nest on matrix units if the target has them; says whether it did."""
     unit = unit_for(problem, target.matrix_units)
-    tile = unit and choose_for_unit(problem, unit, target)
+    tile = unit and choose(problem.product, unit, target)
     if tile is None:
         return False
     moves.make(TileForUnits(moves.number_of(nest), tile))
@@ -62,7 +63,7 @@ class TileForUnits(Move):
     word = "matrix_units"
 
     nest: int
-    tile: GroupTile
+    tile: Tile
 
     def forms(self) -> tuple[TileForUnits, ...]:
         """Tiles of half and of twice as many rows, or columns, or slices in memory."""
@@ -78,7 +79,7 @@ class TileForUnits(Move):
         _apply(moves, problem, unit, self.tile)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: Tile) -> None:
     rows = loop_size(*problem.rows)
     _, _, out = unit.held
     row = moves.tiled(rows, *_of_rows(tile, out, rows), outer="grid")
@@ -119,20 +120,20 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _of_rows(tile: GroupTile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
+def _of_rows(tile: Tile, out: Fragment, rows: int) -> tuple[tuple[int, str], ...]:
     """Tile of a band, subgroup, product, and the rows of it."""
     inner = ((tile.workers[0], "local"), (tile.each[0], "unroll"), *extents(out, 0))
     return (math.gcd(math.ceil(rows / tile.rows), BAND), "grid"), *inner
 
 
-def _of_columns(tile: GroupTile, out: Fragment) -> tuple[tuple[int, str], ...]:
+def _of_columns(tile: Tile, out: Fragment) -> tuple[tuple[int, str], ...]:
     """Subgroup, product, and the columns of it."""
     return (tile.workers[1], "local"), (tile.each[1], "unroll"), *extents(out, 1, "vector")
 
 
 def _product(
     moves: Moves, tiled: TiledProduct, row: Split, column: Split, loops: UnitLoops,
-    unit: MatrixUnit, tile: GroupTile,
+    unit: MatrixUnit, tile: Tile,
 ) -> Node:  # fmt: skip
     """One result of the item, of those that its products have."""
     of_x, of_y, out = unit.held

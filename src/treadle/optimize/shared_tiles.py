@@ -25,14 +25,15 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce, Stage
-from ..target import Target, Workgroup
+from ..target import Target, Workgroup, item_unit
+from .choose_tile import choose
 from .k_tiling import fill_of, is_contiguous, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import tile_for_matrix_units
 from .moves import Move, Moves
 from .nest import Nest
 from .parameters import Parameters
-from .unit_tiles import GroupTile, choose_for_items
+from .tile import Tile
 from .warpgroup_units import tile_for_warpgroup_units
 
 __all__ = ["ShareTiles", "tile_for_workgroups"]
@@ -47,15 +48,15 @@ def tile_for_workgroups(
     problem = recognise(nest)
     if problem is None:
         return False
-    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
-    work = rows * columns * steps * loop_size(*problem.batch)
-    if work < MIN_WORK or min(rows, columns, steps) < 4:
+    product = problem.product
+    if product.work < MIN_WORK or min(product.rows, product.columns, product.steps) < 4:
         return False
     if tile_for_warpgroup_units(moves, nest, problem, target):
         return True
     if tile_for_matrix_units(moves, nest, problem, target):
         return True
-    tile = choose_for_items(problem, group, parameters)
+    unit = item_unit(group, problem.reduce.dtype, parameters.tile, parameters.depth)
+    tile = choose(product, unit, target)
     if tile is None:
         return False
     moves.make(ShareTiles(moves.number_of(nest), tile))
@@ -69,7 +70,7 @@ class ShareTiles(Move):
     word = "shared_tiles"
 
     nest: int
-    tile: GroupTile
+    tile: Tile
 
     def apply(self, moves: Moves) -> None:
         problem, group = recognise(moves.nest_of(self.nest)), moves.target.workgroup
@@ -87,7 +88,7 @@ def _near(high: int, wide: int, group: Workgroup) -> tuple[int, int]:
     return (rows, columns) if high % rows == 0 and wide % columns == 0 else (1, wide)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, tile: GroupTile, group: Workgroup) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, tile: Tile, group: Workgroup) -> None:
     (high, wide), near = tile.workers, _near(*tile.workers, group)
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     of_rows = _parts(tile.each[0], high, near[0], group.together)
@@ -132,7 +133,7 @@ def _order_items(
 
 
 def _staged(
-    moves: Moves, factor: Node, line: Split, inner: Node, tile: GroupTile, together: int
+    moves: Moves, factor: Node, line: Split, inner: Node, tile: Tile, together: int
 ) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
     mine = tuple(r for r in line.ranges if r.arg.kind != "grid")

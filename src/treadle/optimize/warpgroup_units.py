@@ -24,21 +24,7 @@ y has its rows as columns if it is such a factor, and x is not. Of two such fact
 turned in memory before, and so is what the copy engine does not bring, if enough is multiplied with
 it (packed_operands.py); else the items turn both as they store them.
 
-Why these tiles, and what they can reach at most; none of it has been measured. A multiprocessor
-multiplies 64 x 256 by 32 bytes of k in 128 cycles (989 TFLOP/s of halves are 2,048 products a cycle
-of each of 132, at 1.83 GHz). For one slice of 128 x 256 by 128 bytes of k that is:
-
-    units           2 x 4 products of 128 cycles                                      1,024 cycles
-    shared memory   8 x (64 + 256) x 32 bytes read and 48 KiB written, 128 a cycle    1,024 cycles
-    L2 cache        48 KiB, 48 bytes a cycle; with 5,120 a cycle in all, 38.8 each    1,267 cycles
-
-Tiles of 128 x 128 need 64 bytes a cycle of the L2 cache, and 96 instead of 80 to be read of shared
-memory. So it is the L2 cache that limits: 81 % of the units' peak if it gives as much as A100's, in
-which a launch of 4096 x 4096 is busy for 3.88 of 4 tiles in a row, each of 65,536 cycles of the
-units and about 4,000 to begin and to end: 81 % x 97 % x 94 % = 74 %, and 76 % at 8192. The way to
-more is that two groups copy half of y each for both (clusters, 32 bytes a cycle), not done here.
-Four buffers hold 3,072 cycles of work ahead of the units, three times what a copy takes to come.
-Sums are 128 registers of each item, which is why a producer leaves it some of its own.
+Why these tiles, and what they can reach at most, is on the page docs/design/nvidia.md.
 """
 
 from __future__ import annotations
@@ -52,6 +38,7 @@ from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Digit, Fragment, MatrixUnit, Target
+from .choose_tile import choose
 from .k_tiling import TiledProduct, tile_product
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import narrowed, unit_for
@@ -59,8 +46,8 @@ from .moves import Move, Moves
 from .nest import Nest, stride
 from .packed_operands import packed
 from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
+from .tile import Tile
 from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
-from .unit_tiles import GroupTile, choose_for_unit
 
 __all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
 
@@ -78,7 +65,7 @@ def tile_for_warpgroup_units(
         return False
     is_swapped = _is_better_swapped(problem, unit)
     problem = problem.swapped() if is_swapped else problem
-    tile = choose_for_unit(problem, unit, target)
+    tile = choose(problem.product, unit, target)
     if tile is None:
         return False
     moves.make(TileForWarpgroups(moves.number_of(nest), tile, is_swapped))
@@ -92,7 +79,7 @@ class TileForWarpgroups(Move):
     word = "warpgroup_units"
 
     nest: int
-    tile: GroupTile
+    tile: Tile
     is_swapped: bool = False
 
     @property
@@ -109,7 +96,7 @@ class TileForWarpgroups(Move):
         _apply(moves, problem.swapped() if self.is_swapped else problem, unit, self.tile)
 
 
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
+def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: Tile) -> None:
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     tensors = _tensors_if_enough(problem, unit)
     is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
@@ -171,7 +158,7 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
+def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
     """Which row and column of the tile each sum of each item is.
 
     Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
@@ -195,7 +182,7 @@ def _operands(
     lines: tuple[Split, Split],
     tensors: Tensors | None,
     unit: MatrixUnit,
-    tile: GroupTile,
+    tile: Tile,
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
     row, column = lines
