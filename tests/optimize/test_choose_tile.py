@@ -7,12 +7,11 @@ import pytest
 from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.optimize.attention_tiles import blocks, choose_block
-from treadle.optimize.choose_tile import choose
+from treadle.optimize.choose_tile import Product, Tile, choose, tiles_near
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.moves import Moves
 from treadle.optimize.replay import parsed
 from treadle.optimize.shared_tiles import ShareTiles
-from treadle.optimize.tile import Product, Tile, tiles_near
 from treadle.optimize.warpgroup_units import TileForWarpgroups
 from treadle.target import MMA, WGMMA, item_unit, parse_target, vector_unit
 
@@ -52,9 +51,8 @@ def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
     assert few.rows * few.columns < many.rows * many.columns
 
 
-def of_items(group, product, each=None, depth=None):
-    unit = item_unit(group, dtypes.float32, each, depth)
-    return choose(product, unit, replace(SM_80, workgroup=group))
+def of_items(group, product):
+    return choose(product, item_unit(group, dtypes.float32), replace(SM_80, workgroup=group))
 
 
 def test_slices_fit_in_the_memory_that_a_group_shares():
@@ -68,8 +66,10 @@ def test_slices_fit_in_the_memory_that_a_group_shares():
     assert of_items(replace(group, shared_bytes=64), large) is None
 
 
-def test_items_have_as_much_as_parameters_say():
-    tile = of_items(SM_80.workgroup, Product(64, 64, 64), (2, 8), 4)
+def test_items_have_as_much_as_is_set():
+    group = SM_80.workgroup
+    assert group is not None
+    tile = of_items(replace(group, each=(2, 8), depth=4), Product(64, 64, 64))
     assert tile is not None
     assert (tile.each, tile.depth) == ((2, 8), 4)
 

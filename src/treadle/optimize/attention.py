@@ -47,9 +47,9 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
+from .choose_tile import Tile
 from .fragments import FragmentOperand
 from .moves import Move, Moves
-from .tile import Tile
 
 __all__ = ["AttendInTiles", "Attending", "attend_in_tiles"]
 

@@ -59,9 +59,9 @@ from .attention_tiles import (
     words_of_weights,
     zeros,
 )
+from .choose_tile import Tile
 from .moves import Move, Moves
 from .nest import Nest
-from .tile import Tile
 
 __all__ = ["DifferentiateInTiles", "differentiate_in_tiles"]
 

@@ -24,13 +24,12 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, Update
 from ..target import RESERVED, MatrixUnit, Workgroup
-from .choose_tile import groups_at_a_time
+from .choose_tile import Tile, groups_at_a_time
 from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
 from .row_blocking import fills_of, is_along_row
-from .tile import Tile
 from .unit_loops import place_in
 
 __all__ = [
@@ -254,7 +253,8 @@ class Tiles:
         _, held, _ = self.unit.held
         first, second = divmod(block, 2)
         line = Node.index(first * 2 * self.unit.columns)
-        words = operand.words(held.beside(2), self.lane, line, Node.index(step * self.unit.steps))
+        deep = Node.index(step * self.unit.steps)
+        words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
         return [words(Node.index(second * held.count + n)) for n in range(held.count)]
 
     def packed(self, values: list[Node]) -> list[Node]:

@@ -1,29 +1,101 @@
-"""Which tile a product has on a unit: of those that the unit's data lists, one that costs least.
+"""Tiles of a product, in one hierarchy for every target, and which one it has on a unit.
+
+    unit      results that are computed at once: of a matrix unit, a vector, or one of an item
+    each      units that a worker has (a core, an item, a subgroup, a warpgroup), in registers
+    workers   of a workgroup, or the one core
 
     choose(Product(512, 512, 512), vector_unit(target, dtypes.float32), target)
-        ->  Tile((1, 8), (6, 2), (1, 1))                              on a processor
+        ->  Tile((1, 8), (4, 3), (1, 1))                              on a processor
     choose(Product(4096, 4096, 64), MMA["float16"], target)
         ->  Tile((16, 8), (4, 4), (2, 4), depth=32, buffers=2)        on matrix units
 
-A processor's vectors, work items, subgroups and warpgroups go the same way. What a target is quick
-with is data: a `Tiling` lists tiles, the best first, and says by which cost one is taken, and how
-slices lie in shared memory (target/matrix.py). Blocks of attention have lists of their own
-(attention_tiles.py): two products share their registers and memory.
+What a target is quick with is data: a `Tiling` lists levels, the best first, and says by which cost
+one of them is taken, and how slices lie in shared memory (target/matrix.py). Blocks of attention
+have lists of their own (attention_tiles.py): two products share their registers and memory.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
-from .tile import Product, Tile
+from .records import Record
 
-__all__ = ["choose", "groups_at_a_time"]
+__all__ = ["Product", "Tile", "choose", "groups_at_a_time", "tiles_near"]
 
+Pair = tuple[int, int]  # along rows and along columns
 GROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
+MOST, MOST_BUFFERS = 4, 4  # that a search tries
+
+
+class Product(NamedTuple):
+    """What is to be tiled: `batch` products of rows x steps by steps x columns.
+
+    So many products `beside` each other have such a tile each, of the same rows; of all that are
+    computed, so many `sums` are in registers in the end.
+    """
+
+    rows: int
+    columns: int
+    steps: int = 1
+    batch: int = 1
+    beside: int = 1
+    sums: int = 1
+
+    @property
+    def work(self) -> int:
+        """How many multiply-adds it takes."""
+        return self.batch * self.rows * self.columns * self.steps
+
+
+@dataclass(frozen=True)
+class Tile(Record):
+    """What is computed together, in slices of `depth` steps, `buffers` of which are in memory.
+
+    Without slices, `depth` is 0.
+    """
+
+    word = "tile"
+
+    unit: Pair
+    each: Pair
+    workers: Pair
+    depth: int = 0
+    buffers: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.unit[0] * self.each[0] * self.workers[0]
+
+    @property
+    def columns(self) -> int:
+        return self.unit[1] * self.each[1] * self.workers[1]
+
+    def count(self, product: Product) -> int:
+        """How many tiles a product has: workgroups, or turns of a processor's cores."""
+        across, down = -(-product.rows // self.rows), -(-product.columns // self.columns)
+        return product.batch * across * down
+
+    def is_for(self, unit: MatrixUnit) -> bool:
+        """Whether it is made of what a unit computes at once."""
+        if unit.memory is None:
+            return self.unit == (unit.rows, unit.columns)
+        rows, columns = self.unit
+        is_one = self.each == (1, 1) and self.workers[1] == 1
+        return is_one and rows == unit.rows and columns <= unit.columns
+
+    def with_each(self, axis: int, count: int) -> Tile:
+        """The tile whose workers have `count` units along an axis."""
+        rows, columns = self.each
+        return replace(self, each=(count, columns) if axis == 0 else (rows, count))
+
+    def slice_bytes(self, itemsize: int, padding: int) -> int:
+        """What a slice takes of shared memory, with `padding` bytes behind each line of a step."""
+        return self.depth * ((self.rows + self.columns) * itemsize + 2 * padding)
 
 
 def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
@@ -42,6 +114,19 @@ def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
 def groups_at_a_time(nbytes: int, group: Workgroup, reserved: int) -> int:
     """How many workgroups with so much shared memory are on a multiprocessor: two, one or none."""
     return min(GROUPS_AT_A_TIME, group.shared_bytes // (nbytes + reserved))
+
+
+def tiles_near(tile: Tile) -> Iterator[Tile]:
+    """Tiles of subgroups with half and twice as many rows, or columns, or slices in memory."""
+    for axis in (0, 1):
+        for count in _half_and_twice(tile.each[axis], MOST):
+            yield tile.with_each(axis, count)
+    for buffers in _half_and_twice(tile.buffers, MOST_BUFFERS):
+        yield replace(tile, buffers=buffers)
+
+
+def _half_and_twice(now: int, most: int) -> list[int]:
+    return [count for count in (now // 2, now * 2) if 1 <= count <= most]
 
 
 # -- levels ---------------------------------------------------------------------------------------

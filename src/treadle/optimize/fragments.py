@@ -19,12 +19,12 @@ from typing import Literal
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split, digits_of, loop_size
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import LDMATRIX, LINE_PADDING, Fragment
-from .k_tiling import fill_of, is_contiguous
+from .k_tiling import fill_of, filled_at, is_contiguous, lines_of, pieces
 from .moves import Moves
 from .unit_loops import number_in, place_in
 
@@ -109,14 +109,10 @@ def staged(
     Each of `items` copies whole pieces along what is contiguous in memory: k, or neighbouring
     lines.
     """
-    mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, width = loop_size(*mine), factor.dtype.itemsize
+    lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
     each = PIECE // width
-    item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
-    pieces = lines * depth // each
-    turns = -(-pieces // items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else None
-    piece = item if turn is None else turn * items + item
+    mine = pieces(moves, items, lines * depth // each, each)
+    piece, lane = mine.number, mine.lane
     # What items too many read is not stored, but is there to be read.
     if is_contiguous(factor, inner):
         arrangement, sizes = "lines", (lines, depth)
@@ -124,14 +120,11 @@ def staged(
     else:
         arrangement, sizes = _across(lines, depth, width)
         deep, place = piece // (lines // each) % depth, piece % (lines // each) * each + lane
-    split = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
-    filled = factor.substitute({r: simplify(value) for r, value in split.items()})
-    gate = TRUE if turns * items == pieces else simplify(piece < pieces)
-    closed = (item, lane) if turn is None else (turn, item, lane)
+    filled = filled_at(factor, line, inner, place, deep)
     index = _place(sizes, arrangement, place, deep)
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
     arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
-    src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
+    src = (filled, mine.gate, *index, *(Node.index(0) for _ in sizes), *mine.loops)
     return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
 
 

@@ -17,6 +17,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce
 from ..target import Target
+from .choose_tile import Tile
 from .matmul_cost import is_at_hand, is_in_place, tile_of_vectors
 from .matmul_packing import pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, uses
@@ -25,7 +26,6 @@ from .moves import Move, Moves
 from .nest import Nest, stride
 from .parameters import Parameters
 from .records import Reduction
-from .tile import Tile
 
 __all__ = ["TileGroupedMatmul", "tile_grouped_matmul"]
 

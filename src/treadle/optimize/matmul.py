@@ -23,6 +23,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce
 from ..target import Target
+from .choose_tile import Tile
 from .hoist_masks import HoistMasks
 from .loop_digits import merge_all
 from .loop_moves import order_steps
@@ -36,7 +37,6 @@ from .parameters import Parameters
 from .records import Loop
 from .reduction_moves import SplitReduction
 from .skip_padding import skip_padding
-from .tile import Tile
 from .windows import Windows, keep_image
 
 __all__ = ["TileMatmul", "tile_matmul"]

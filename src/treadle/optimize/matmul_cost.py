@@ -16,12 +16,11 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load
 from ..target import Target, vector_unit
-from .choose_tile import choose
+from .choose_tile import Product, Tile, choose
 from .matmul_problem import MatmulProblem, lasts
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
-from .tile import Product, Tile
 from .windows import Windows, find_windows
 
 __all__ = [

@@ -11,9 +11,9 @@ from ..ir.loops import Split, free_ranges, loop_size, number_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..target import Target
+from .choose_tile import Tile
 from .moves import Moves
 from .nest import gating, reads_of, stride
-from .tile import Tile
 
 __all__ = ["flat_position", "pack_columns", "pack_rows", "panel_numbers"]
 

@@ -13,8 +13,8 @@ from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
+from .choose_tile import Product
 from .nest import Nest, reads_of, stride
-from .tile import Product
 from .windows import Windows
 
 __all__ = ["MatmulProblem", "factors_of", "lasts", "recognise", "uses"]

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
+from .choose_tile import Tile
 from .matmul_problem import MatmulProblem
 from .moves import Moves
-from .tile import Tile
 
 __all__ = ["LoopTiling", "in_panel", "parts_of_panels", "tile_loops"]
 

@@ -25,6 +25,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import End, Load, Reduce, Stage, Store
 from ..target import Target
+from .choose_tile import Product, Tile
 from .masked_bounds import Span, limits_of
 from .matmul_cost import tile_of_vectors
 from .matmul_packing import pack_columns
@@ -33,7 +34,6 @@ from .matmul_tiling import in_panel
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
-from .tile import Product, Tile
 
 __all__ = ["Blocks", "Chain", "fills_of", "is_along_row", "rows_of_a_block"]
 

@@ -26,7 +26,6 @@ FEW_REGISTERS = 4  # that hold no sums
 ONE = (1, 1)
 
 SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
-DEPTH = 16  # steps of the reduction in a slice
 MOST_ITEMS = 256
 MOST_BUFFERS = 3
 
@@ -48,20 +47,17 @@ def _of_vectors(dtype: DType, lanes: int, registers: int, each: Pair | None) -> 
     return _unit(dtype, lanes, Tiling(levels, "loads", tuple(range(1, MOST_ROWS + 1))))
 
 
-def item_unit(
-    group: Workgroup, dtype: DType, each: Pair | None = None, depth: int | None = None
-) -> MatrixUnit:
-    """The items of a workgroup, each with `each` results, and slices so deep, if that is given."""
+def item_unit(group: Workgroup, dtype: DType) -> MatrixUnit:
+    """The items of a workgroup."""
     items = min(group.items, MOST_ITEMS)
     wide = 1 << items.bit_length() // 2
     # Sixteen results of eight bytes take as many registers as thirty-two of four.
     most = min(group.tile, max(SMALL, group.tile * 4 // dtype.itemsize))
-    several = _halved(most) if each is None else [each]
+    several = [group.each] if group.each else _halved(most)
     tiling = Tiling(
-        tuple(Levels(ONE, one, (items // wide, wide)) for one in several),
-        "groups", _powers(most) if each is None else (), fills=True,
-        turns=_powers(depth or DEPTH), padding=group.together * dtype.itemsize,
-        buffers=MOST_BUFFERS if group.copies_ahead else 1,
+        tuple(Levels(ONE, one, (items // wide, wide)) for one in several), "groups",
+        counts=() if group.each else _powers(most), fills=True, turns=_powers(group.depth),
+        padding=group.together * dtype.itemsize, buffers=MOST_BUFFERS if group.copies_ahead else 1,
     )  # fmt: skip
     return _unit(dtype, 1, tiling)
 

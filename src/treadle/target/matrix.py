@@ -138,16 +138,17 @@ class Fragment:
         )
         return Fragment(lanes, elements)
 
-    def beside(self, count: int) -> Fragment:
-        """The map of so many matrices one below the other, whose elements follow each other."""
-        return Fragment(self.lanes, (*self.elements, Digit(0, count, self.shape[0])))
-
-    def over_lanes(self, count: int) -> Fragment:
-        """The map of so many matrices one below the other, each held by other lanes."""
-        *inner, last = (*self.lanes, Digit(0, count, self.shape[0]))
-        if inner and inner[-1].axis == 0 and inner[-1].step * inner[-1].extent == last.step:
-            last = inner[-1]._replace(extent=inner.pop().extent * count)
-        return Fragment((*inner, last), self.elements)
+    def tiled(self, each: tuple[int, int], workers: tuple[int, int] = (1, 1)) -> Fragment:
+        """The map of a tile: so many such matrices of each of so many workers, with other lanes."""
+        lanes, elements, shape = self.lanes, [*self.elements], self.shape
+        for axis in (1, 0):
+            elements.append(Digit(axis, each[axis], shape[axis]))
+            digit = Digit(axis, workers[axis], shape[axis] * each[axis])
+            if lanes and lanes[-1].axis == axis and lanes[-1].step * lanes[-1].extent == digit.step:
+                *_, last = lanes
+                lanes, digit = lanes[:-1], last._replace(extent=last.extent * digit.extent)
+            lanes = (*lanes, digit)
+        return Fragment(_of_more_than_one(lanes), _of_more_than_one(elements))
 
     def with_columns(self, columns: int) -> Fragment:
         """The map of the first columns, of a matrix whose last elements are further columns."""
