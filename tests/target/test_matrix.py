@@ -93,5 +93,12 @@ def test_a_map_of_several_matrices_goes_on_where_one_ends():
     assert two.shape == (128, 64)
     assert two.width == 256
     assert two.place(128, 0) == (64, 0)
+    assert two.lanes[-1] == (0, 8, 16)  # one number of a subgroup in all of them
+    many = mma_fragments(16, 16, 16)[2].tiled((3, 2), (2, 4))
+    assert many.shape == (96, 64)
+    assert many.width == 256
+    assert [many.place(*held) for held in ((32, 0), (128, 0), (0, 4), (0, 8))] == [
+        (0, 16), (48, 0), (0, 8), (16, 0)
+    ]  # fmt: skip
     _, y, _ = mma_fragments(16, 16, 16)
     assert y.tiled((2, 1)).place(0, y.count) == (8, 0)

@@ -25,14 +25,14 @@ import math
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.attention import EACH, Attention, recognise_attention, unit_of
+from ..ir.attention import Attention, recognise_attention, unit_of
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, End, operands
 from ..target import MatrixUnit, Target
-from .attention_masks import hide, is_mask, is_shown, score_at, shown_where
+from .attention_masks import hide, is_mask, is_shown, masked_by, score_at, shown_where
 from .attention_tiles import (
     HOLE,
     LOG2_E,
@@ -44,8 +44,6 @@ from .attention_tiles import (
     quad,
     quick_exp2,
     tree,
-    words_of_weights,
-    zeros,
 )
 from .choose_tile import Tile
 from .fragments import FragmentOperand
@@ -124,8 +122,7 @@ class Attending:
         self.tile, self.first_key = tiles.over_keys()
         products = range(tiles.size.each[0])
         self.rows = [[self._carried(), self._carried()] for _ in products]
-        blocks = range(loop_size(found.column) // self.unit.columns)
-        self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
+        self.sums = [tiles.sums(loop_size(found.column)) for _ in products]
         self.is_masked = False  # whether scores are, before they are weighed
         self.done = self.tile  # the END of the pass, once it is made
 
@@ -133,7 +130,7 @@ class Attending:
         """Go through the keys."""
         tiles, found, sums = self.tiles, self.found, [list(mine) for mine in self.sums]
         keys = tiles.of_keys(found.of_key, found.depth, self.first_key)
-        values = tiles.of_keys(found.value, found.column, self.first_key).swapped()
+        values = tiles.of_keys(found.value, found.column, self.first_key)
         scores = tiles.scores(self.query, keys, found.depth, self.tile)
         hidden = hide(tiles, scores, self.shown, self.first_key, self.tile)
         self.is_masked, scores = hidden is not None, hidden or scores
@@ -141,19 +138,14 @@ class Attending:
         for number, rows in enumerate(self.rows):
             weighed = [self._weigh(number, half, scores[number], row)
                        for half, row in enumerate(rows)]  # fmt: skip
-            weights.append([tiles.packed(mine) for mine, _, _ in weighed])
+            weights.append([mine for mine, _, _ in weighed])
             effects += [effect for _, _, carried in weighed for effect in carried]
             shrunk = tuple(one for _, one, _ in weighed for _ in range(2))
             all_shrunk = Node(Op.STACK, sums[number][0].dtype, shrunk)
             sums[number] = [
                 tiles.updated(total, all_shrunk, Op.MUL, self.tile) for total in sums[number]
             ]
-        tiles.add_products(
-            sums, tiles.size.columns // EACH,
-            lambda product, step: words_of_weights(weights[product], step),
-            lambda block, step: tiles.words_of_y(values, block, step), self.tile,
-        )  # fmt: skip
-        effects += [effect for mine in sums for total in mine for effect in After.of(total).effects]
+        effects += tiles.add_weighed(sums, weights, values, self.tile)
         self.done = End(tuple(effects), (self.tile,)).node()
 
     def _carried(self) -> _Row:
@@ -217,16 +209,12 @@ class Attending:
 
     def stores(self, pair: Node) -> list[Node]:
         """The STOREs of neighbouring results, which the loop `pair` goes through."""
-        found, stores = self.found, []
-        store = found.store.substitute({found.total: HOLE})
-        for product, half in self.tiles.halves():
-            share = self.share(product, half)
-            for block in range(len(self.sums[product])):
-                result = self.result(product, half, block, pair) * share
-                places = {found.row: self.tiles.row_of(product, half),
-                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
-                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
-        return stores
+        share = {half: self.share(*half) for half in self.tiles.halves()}
+        result = lambda product, half, block: (
+            self.result(product, half, block, pair) * share[product, half]
+        )
+        found = self.found
+        return self.tiles.stores(found.store, found.total, found.column, pair, result)
 
 
 def _scaled(found: Attention) -> tuple[float, Node]:
@@ -260,7 +248,5 @@ def _without(scores: Node, scaled: Node) -> Node | None:
         for one, mask in ((left, right), (right, left)):
             plain = _without(one, scaled)
             if plain is not None and is_mask(mask):
-                condition, yes, _ = mask.src
-                least = Node.const(scores.dtype, -math.inf)
-                return condition.where(*((plain, least) if yes.arg == 0 else (least, plain)))
+                return masked_by(mask, plain)
     return None

@@ -20,12 +20,12 @@ Weights are rounded to the 16 bits of the factors. Nothing is larger than what c
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.args import RegisterRef, StageArg
-from ..ir.attention import EACH
+from ..ir.args import StageArg
 from ..ir.attention_gradients import (
     Gradients,
     Statistics,
@@ -42,22 +42,20 @@ from ..ir.rules.index import simplify
 from ..ir.views import After, End, Stage, Store, Where, operand, operands
 from ..target import MatrixUnit, Target
 from .attention import Attending
-from .attention_masks import hide, is_mask
+from .attention_masks import hide, is_mask, masked_by
 from .attention_tiles import (
     BUFFERS,
-    HOLE,
     LOG2_E,
     SUBGROUPS,
     Tiles,
     blocks,
     choose_block,
     lane_of,
+    placeholder,
     power_of_two,
     quad,
     quick_exp2,
     tree,
-    words_of_weights,
-    zeros,
 )
 from .choose_tile import Tile
 from .moves import Move, Moves
@@ -138,9 +136,10 @@ class _Kernel:
         self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, tile: Tile
     ) -> None:
         self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
-        self.products = {p.sums: _hole(n) for n, p in enumerate(found.products)}
         reduces = found.statistics.reduces if found.statistics else ()
-        self.statistics = {n: _hole(len(self.products) + k) for k, n in enumerate(reduces)}
+        numbers = itertools.count(1)
+        self.products = {p.sums: placeholder(next(numbers)) for p in found.products}
+        self.statistics = {n: placeholder(next(numbers)) for n in reduces}
         self.rows = _rows(found)
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
         self.tiles.held = len(self.rows)
@@ -221,25 +220,16 @@ class _Kernel:
         }  # fmt: skip
         elements, staged = self._elements(first_key)
         elements = self._hidden(elements, scores, first_key, tile)
-        blocks = range(loop_size(found.column) // self.unit.columns)
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
-            first = [tiles.register(zeros(self.unit)) for _ in blocks]
-            sums, weights = [list(first)], [
-                tiles.packed([
-                    self._element(element, half, block, side, first_key, scores, staged, known)
-                    for block in range(tiles.size.columns // self.unit.columns) for side in range(2)
-                ])
+            results.append(tiles.sums(loop_size(found.column)))
+            weights = [
+                [self._element(element, half, block, side, first_key, scores, staged, known)
+                 for block in range(tiles.size.columns // self.unit.columns) for side in range(2)]
                 for half in tiles.halves()
             ]  # fmt: skip
-            values = tiles.of_keys(one.value, found.column, first_key).swapped()
-            tiles.add_products(
-                sums, tiles.size.columns // EACH,
-                lambda _, step, weights=weights: words_of_weights(weights, step),
-                lambda block, step, values=values: tiles.words_of_y(values, block, step), tile,
-            )  # fmt: skip
-            effects += [effect for total in sums[0] for effect in After.of(total).effects]
-            results.append(first)
+            values = tiles.of_keys(one.value, found.column, first_key)
+            effects += tiles.add_weighed([[*results[-1]]], [weights], values, tile)
         done = End(tuple(effects), (tile,)).node()
         return [
             store
@@ -272,9 +262,8 @@ class _Kernel:
         elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
         holes = self.products | self.statistics
         for part in _of_keys_alone(elements, found.row, found.key):
-            hole = _hole(len(holes))
-            holes[part] = hole
-            staged[hole] = self._staged(part, first_key)
+            holes[part] = placeholder(len(holes) + 1)
+            staged[holes[part]] = self._staged(part, first_key)
         return [element.substitute(holes) for element in elements], staged
 
     def _staged(self, part: Node, first_key: Node) -> Node:
@@ -310,28 +299,17 @@ class _Kernel:
 
     def _stores(self, one: WeighedSum, sums: list[Node], done: Node, pair: Node) -> list[Node]:
         """The STOREs of neighbouring results, which the loop `pair` goes through."""
-        found, stores = self.found, []
-        store = one.store.substitute({one.total: HOLE})
-        for product, half in self.tiles.halves():
+
+        def result(product: int, half: int, block: int) -> Node:
             assert product == 0  # SIZES have one
-            for block, register in enumerate(sums):
-                after = After(register, (done,)).node()
-                places = {found.row: self.tiles.row_of(product, half),
-                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
-                result = lane_of(after, simplify(pair + half * 2))
-                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
-        return stores
+            return lane_of(After(sums[block], (done,)).node(), simplify(pair + half * 2))
+
+        return self.tiles.stores(one.store, one.total, self.found.column, pair, result)
 
 
 def _memory_of(factor: Node) -> Node:
     """What a factor is read from, before it is widened: those of one memory share their tiles."""
     return operand(operand(factor))
-
-
-def _hole(number: int) -> Node:
-    """What stands for a value while the loops around it are replaced."""
-    first = Node.const(dtypes.float32, 0)
-    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-1 - number))
 
 
 # -- weights --------------------------------------------------------------------------------------
@@ -371,9 +349,7 @@ def _scaled(node: Node, factor: float) -> Node:
     one, other = operands(node)
     if node.op is Op.ADD and (is_mask(one) or is_mask(other)):
         one, mask = (one, other) if is_mask(other) else (other, one)
-        condition, yes, _ = mask.src
-        least, scaled = Node.const(node.dtype, -math.inf), _scaled(one, factor)
-        return condition.where(*((scaled, least) if yes.arg == 0 else (least, scaled)))
+        return masked_by(mask, _scaled(one, factor))
     if node.op in (Op.ADD, Op.SUB):
         return _scaled(one, factor).alu(node.op, _scaled(other, factor))
     return one * (other.arg * factor) if other.op is Op.CONST else node * factor

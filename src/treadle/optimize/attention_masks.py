@@ -22,7 +22,7 @@ from ..ir.views import After, End, Update
 from .attention_tiles import Tiles
 from .masked_bounds import as_index
 
-__all__ = ["hide", "is_mask", "is_shown", "score_at", "shown_where"]
+__all__ = ["hide", "is_mask", "is_shown", "masked_by", "score_at", "shown_where"]
 
 
 class _Corners(NamedTuple):
@@ -38,6 +38,13 @@ def is_mask(node: Node) -> bool:
         return False
     _, yes, no = node.src
     return (yes.value, no.value) in ((0, -math.inf), (-math.inf, 0))
+
+
+def masked_by(mask: Node, value: Node) -> Node:
+    """A value where a mask is 0, or else -inf."""
+    condition, yes, _ = mask.src
+    least = Node.const(value.dtype, -math.inf)
+    return condition.where(*((value, least) if yes.arg == 0 else (least, value)))
 
 
 def shown_where(score: Node) -> tuple[Node, Node | None]:

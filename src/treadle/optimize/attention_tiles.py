@@ -34,7 +34,7 @@ from .unit_loops import place_in
 
 __all__ = [
     "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Tiles", "blocks", "choose_block", "lane_of",
-    "power_of_two", "quad", "quick_exp2", "tree", "words_of_weights", "zeros",
+    "placeholder", "power_of_two", "quad", "quick_exp2", "tree",
 ]  # fmt: skip
 
 HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
@@ -42,8 +42,14 @@ LOG2_E = 1 / math.log(2)
 SUBGROUPS = 4
 BUFFERS = 2
 
-# What stands for a sum while the loops around it are replaced.
-HOLE = Node(Op.REGISTER, dtypes.float32, (Node.const(dtypes.float32, 0),), RegisterRef(0))
+
+def placeholder(number: int = 0) -> Node:
+    """What stands for a value while the loops around it are replaced."""
+    first = Node.const(dtypes.float32, 0)
+    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-number))
+
+
+HOLE = placeholder()
 
 
 def blocks(unit: MatrixUnit, *sizes: tuple[int, int]) -> list[Tile]:
@@ -226,17 +232,37 @@ class Tiles:
     ) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that an item has, by eight keys."""
         again = (tile,) if power_of_two(depth) * self.held > HELD else ()
-        sums = [
-            [self.register(zeros(self.unit), tile)
-             for _ in range(self.size.columns // self.unit.columns)]
-            for _ in range(self.size.each[0])
-        ]  # fmt: skip
+        sums = [self.sums(self.size.columns, tile) for _ in range(self.size.each[0])]
         self.add_products(
             sums, loop_size(depth) // EACH,
             lambda product, step: self.words_of_x(rows, product, step, *again),
             lambda block, step: self.words_of_y(keys, block, step), tile,
         )  # fmt: skip
         return sums
+
+    def sums(self, columns: int, *loops: Node) -> list[Node]:
+        """Registers for an item's sums of so many columns of a product of rows, first 0."""
+        none = (Node.const(self.unit.sums, 0),) * self.out.count
+        first = Node(Op.STACK, self.unit.sums.vec(self.out.count), none)
+        return [self.register(first, *loops) for _ in range(columns // self.unit.columns)]
+
+    def add_weighed(
+        self, sums: list[list[Node]], weights: list[list[list[Node]]], values: FragmentOperand,
+        tile: Node,
+    ) -> list[Node]:  # fmt: skip
+        """Add weights of a tile's keys times their values to `sums`; the effects.
+
+        `weights` are values by product of rows, half and key. Packed, those of both halves are the
+        words of x in the order in which an item holds sums.
+        """
+        packed = [[self._packed(half) for half in mine] for mine in weights]
+
+        def left(product: int, step: int) -> list[Node]:
+            return [packed[product][n % 2][step * 2 + n // 2] for n in range(4)]
+
+        right = lambda block, step: self.words_of_y(values.swapped(), block, step)
+        self.add_products(sums, self.size.columns // EACH, left, right, tile)
+        return [effect for mine in sums for one in mine for effect in After.of(one).effects]
 
     def words_of_x(
         self, operand: FragmentOperand, product: int, step: int, *again: Node
@@ -257,27 +283,36 @@ class Tiles:
         words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
         return [words(Node.index(second * held.count + n)) for n in range(held.count)]
 
-    def packed(self, values: list[Node]) -> list[Node]:
+    def _packed(self, values: list[Node]) -> list[Node]:
         """Neighbouring values as words."""
         return [
             Node(Op.HALVES, dtypes.uint32, tuple(values[n : n + 2]), self.unit.dtype.name)
             for n in range(0, len(values), 2)
         ]
 
+    # -- results --------------------------------------------------------------------------------
+
+    def stores(
+        self, store: Node, total: Node, column: Node, pair: Node,
+        result: Callable[[int, int, int], Node],
+    ) -> list[Node]:  # fmt: skip
+        """The STOREs of neighbouring results, which the loop `pair` goes through.
+
+        `store` is that of `total`, and `result(product, half, block)` what an item has instead.
+        """
+        holed, stores = store.substitute({total: HOLE}), []
+        for product, half in self.halves():
+            for block in range(loop_size(column) // self.unit.columns):
+                places = {self.row: self.row_of(product, half),
+                          column: self.column_of(block, pair)}  # fmt: skip
+                value = result(product, half, block)
+                stores.append(self.at(holed, places).substitute({HOLE: value}))
+        return stores
+
 
 def power_of_two(loop: Node) -> int:
     """How long lines along `loop` are: longer, so that they can be swizzled."""
     return 1 << (loop_size(loop) - 1).bit_length()
-
-
-def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:
-    """The words of x that the packed values of a product's two rows are, in one step of k."""
-    return [halves[n % 2][step * 2 + n // 2] for n in range(4)]
-
-
-def zeros(unit: MatrixUnit) -> Node:
-    _, _, out = unit.held
-    return Node(Op.STACK, unit.sums.vec(out.count), (Node.const(unit.sums, 0),) * out.count)
 
 
 def quad(value: Node, op: Op) -> Node:

@@ -140,15 +140,16 @@ class Fragment:
 
     def tiled(self, each: tuple[int, int], workers: tuple[int, int] = (1, 1)) -> Fragment:
         """The map of a tile: so many such matrices of each of so many workers, with other lanes."""
-        lanes, elements, shape = self.lanes, [*self.elements], self.shape
+        lanes, elements, shape = [*self.lanes], [*self.elements], self.shape
         for axis in (1, 0):
             elements.append(Digit(axis, each[axis], shape[axis]))
-            digit = Digit(axis, workers[axis], shape[axis] * each[axis])
-            if lanes and lanes[-1].axis == axis and lanes[-1].step * lanes[-1].extent == digit.step:
-                *_, last = lanes
-                lanes, digit = lanes[:-1], last._replace(extent=last.extent * digit.extent)
-            lanes = (*lanes, digit)
-        return Fragment(_of_more_than_one(lanes), _of_more_than_one(elements))
+            count, step = workers[axis], shape[axis] * each[axis]
+            last = lanes[-1] if lanes else Digit(None, 1)
+            if last.axis == axis and last.step * last.extent == step:
+                lanes[-1] = last._replace(extent=last.extent * count)
+            elif count > 1:
+                lanes.append(Digit(axis, count, step))
+        return Fragment(tuple(lanes), _of_more_than_one(elements))
 
     def with_columns(self, columns: int) -> Fragment:
         """The map of the first columns, of a matrix whose last elements are further columns."""
