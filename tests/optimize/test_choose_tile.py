@@ -8,8 +8,9 @@ from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.optimize.attention_tiles import blocks, choose_block
 from treadle.optimize.choose_tile import Product, Tile, choose, tiles_near
+from treadle.optimize.matmul import TileMatmul
 from treadle.optimize.matrix_units import TileForUnits
-from treadle.optimize.moves import Moves
+from treadle.optimize.moves import Moves, Schedule
 from treadle.optimize.replay import parsed
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.warpgroup_units import TileForWarpgroups
@@ -150,6 +151,12 @@ def test_a_tile_is_for_the_unit_that_it_was_chosen_for_alone():
     assert OF_WARPGROUPS.is_for(WGMMA["float16"])
     assert not replace(OF_WARPGROUPS, each=(1, 2)).is_for(WGMMA["float16"])
     assert not OF_WARPGROUPS.is_for(MMA["float16"])
+
+
+def test_registers_of_a_processor_are_a_tile_of_the_same_kind():
+    text = "matmul_tile(nest=0, tile=tile((1, 8), (6, 2), (1, 1)))"
+    assert str(TileMatmul(0, Tile((1, 8), (6, 2), (1, 1)))) == text
+    assert parsed(text) == Schedule((TileMatmul(0, Tile((1, 8), (6, 2), (1, 1))),))
 
 
 def test_a_tile_is_its_text():

@@ -11,7 +11,7 @@
 
 What a target is quick with is data: a `Tiling` lists levels, the best first, and says by which cost
 one of them is taken, and how slices lie in shared memory (target/matrix.py). Blocks of attention
-have lists of their own (attention_tiles.py): two products share their registers and memory.
+have a list of their own (attention_tiles.py): a row of scores stays in one subgroup.
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ class Tile(Record):
         return self.unit[1] * self.each[1] * self.workers[1]
 
     def count(self, product: Product) -> int:
-        """How many tiles a product has: workgroups, or turns of a processor's cores."""
-        across, down = -(-product.rows // self.rows), -(-product.columns // self.columns)
-        return product.batch * across * down
+        """How many tiles a product has."""
+        down, across = -(-product.rows // self.rows), -(-product.columns // self.columns)
+        return product.batch * down * across
 
     def is_for(self, unit: MatrixUnit) -> bool:
         """Whether it is made of what a unit computes at once."""
@@ -135,11 +135,10 @@ def _half_and_twice(now: int, most: int) -> list[int]:
 def _needed(product: Product, levels: Levels, tiling: Tiling) -> Tile:
     """The tile of these levels, without units of workers that the product has no use for."""
     (high, wide), (rows, columns), workers, _ = levels
+    most = lambda size, wide: _most(size, wide, tiling.counts, tiling.fills)
     if tiling.counts:
-        rows = min(rows, _most(product.rows, high * workers[0], tiling.counts, tiling.fills))
-        columns = min(
-            columns, _most(product.columns, wide * workers[1], tiling.counts, tiling.fills)
-        )
+        rows = min(rows, most(product.rows, high * workers[0]))
+        columns = min(columns, most(product.columns, wide * workers[1]))
     return Tile(levels.unit, (rows, columns), workers)
 
 
