@@ -119,7 +119,7 @@ class Attending:
         self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
         self.scale, score = _scaled(found)
         self.score, self.shown = shown_where(score)
-        self.tile, self.first_key = tiles.over_keys()
+        self.tile = tiles.over_keys()
         products = range(tiles.size.each[0])
         self.rows = [[self._carried(), self._carried()] for _ in products]
         self.sums = [tiles.sums(loop_size(found.column)) for _ in products]
@@ -129,10 +129,10 @@ class Attending:
     def make(self) -> None:
         """Go through the keys."""
         tiles, found, sums = self.tiles, self.found, [list(mine) for mine in self.sums]
-        keys = tiles.of_keys(found.of_key, found.depth, self.first_key)
-        values = tiles.of_keys(found.value, found.column, self.first_key)
-        scores = tiles.scores(self.query, keys, found.depth, self.tile)
-        hidden = hide(tiles, scores, self.shown, self.first_key, self.tile)
+        keys = tiles.of_keys(found.of_key, found.depth)
+        values = tiles.of_keys(found.value, found.column)
+        scores = tiles.scores(self.query, keys, found.depth)
+        hidden = hide(tiles, scores, self.shown)
         self.is_masked, scores = hidden is not None, hidden or scores
         weights, effects = [], []
         for number, rows in enumerate(self.rows):
@@ -142,10 +142,8 @@ class Attending:
             effects += [effect for _, _, carried in weighed for effect in carried]
             shrunk = tuple(one for _, one, _ in weighed for _ in range(2))
             all_shrunk = Node(Op.STACK, sums[number][0].dtype, shrunk)
-            sums[number] = [
-                tiles.updated(total, all_shrunk, Op.MUL, self.tile) for total in sums[number]
-            ]
-        effects += tiles.add_weighed(sums, weights, values, self.tile)
+            sums[number] = [tiles.updated(total, all_shrunk, Op.MUL) for total in sums[number]]
+        effects += tiles.add_weighed(sums, weights, values)
         self.done = End(tuple(effects), (self.tile,)).node()
 
     def _carried(self) -> _Row:
@@ -170,16 +168,16 @@ class Attending:
         base = most.eq(-math.inf).where(0.0, most)
         base = base * self.scale
         shrunk, *weights = (quick_exp2(n * self.scale - base) for n in (before, *scores))
-        total = tiles.updated(row.total, shrunk, Op.MUL, self.tile)
-        largest = tiles.updated(row.most, most, Op.MAX, self.tile)
-        total = tiles.updated(total, tree(weights, Op.ADD), Op.ADD, self.tile)
+        total = tiles.updated(row.total, shrunk, Op.MUL)
+        largest = tiles.updated(row.most, most, Op.MAX)
+        total = tiles.updated(total, tree(weights, Op.ADD), Op.ADD)
         return weights, shrunk, [*After.of(largest).effects, *After.of(total).effects]
 
     def _score(self, product: int, half: int, block: int, side: int, total: Node) -> Node:
         """s of an item's row and one of its two keys of each eight."""
         place = (product, half, block, side)
-        score = score_at(self.tiles, self.score, self.first_key, *place).substitute({HOLE: total})
-        shown = None if self.is_masked else is_shown(self.tiles, self.shown, self.first_key, *place)
+        score = score_at(self.tiles, self.score, *place).substitute({HOLE: total})
+        shown = None if self.is_masked else is_shown(self.tiles, self.shown, *place)
         return score if shown is None or shown.value == 1 else shown.where(score, -math.inf)
 
     # -- results --------------------------------------------------------------------------------

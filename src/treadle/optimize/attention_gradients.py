@@ -140,39 +140,37 @@ class _Kernel:
         numbers = itertools.count(1)
         self.products = {p.sums: placeholder(next(numbers)) for p in found.products}
         self.statistics = {n: placeholder(next(numbers)) for n in reduces}
-        self.rows = _rows(found)
+        self.known: dict[tuple[int, int], dict[Node, Node]] = {}  # statistics of an item's rows
+        self.scores: dict[Node, list[list[Node]]] = {}
+        self.staged: dict[Node, Node] = {}
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
-        self.tiles.held = len(self.rows)
+        self.tiles.held = len(_rows(found))
         self.tiles.limit(nest, found.column)
 
     def make(self) -> None:
         """Replace the nest."""
         pair = self.moves.loop(2, "vector")  # neighbouring results are stored at once
-        stores, known = [], {}
-        if self.found.statistics is not None:
-            stores, known = self._attended(self.found.statistics, pair)
-        stores += self._sums(known, pair) if self.found.sums else []
+        given = self.found.statistics
+        stores = [] if given is None else self._attended(given, pair)
+        stores += self._sums(pair) if self.found.sums else []
         end = End(tuple(stores), (*self.tiles.loops, pair)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
 
     # -- statistics of rows -----------------------------------------------------------------------
 
-    def _attended(
-        self, given: Statistics, pair: Node
-    ) -> tuple[list[Node], dict[tuple[int, int], dict[Node, Node]]]:
-        """STOREs of statistics and results; the statistics of each of an item's rows."""
+    def _attended(self, given: Statistics, pair: Node) -> list[Node]:
+        """STOREs of statistics and results."""
         attention, tiles = given.attention, self.tiles
         attending = Attending(tiles, attention, tiles.of_rows(attention.query, attention.depth))
         attending.make()
         stores = attending.stores(pair) if given.is_wanted else []
-        known = {}
         for half in tiles.halves():
             values = {given.most: attending.most(*half), given.total: attending.total(*half)}
             if given.shift is not None:
                 values[given.shift] = self._shift(given, attending, half, values)
-            known[half] = values
+            self.known[half] = values
             stores += [self._stored_once(store, half, values) for store in given.stores]
-        return stores, known
+        return stores
 
     def _shift(
         self, given: Statistics, attending: Attending, half: tuple[int, int],
@@ -207,29 +205,24 @@ class _Kernel:
 
     # -- sums over the keys -----------------------------------------------------------------------
 
-    def _sums(self, known: dict[tuple[int, int], dict[Node, Node]], pair: Node) -> list[Node]:
+    def _sums(self, pair: Node) -> list[Node]:
         """STOREs of the sums."""
         tiles, found = self.tiles, self.found
-        tile, first_key = tiles.over_keys()
-        scores = {
-            p.sums: tiles.scores(
-                tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth, first_key),
-                p.depth, tile,
-            )
-            for p in found.products
-        }  # fmt: skip
-        elements, staged = self._elements(first_key)
-        elements = self._hidden(elements, scores, first_key, tile)
+        tile = tiles.over_keys()
+        for p in found.products:
+            rows, keys = tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth)
+            self.scores[p.sums] = tiles.scores(rows, keys, p.depth)
+        elements = self._hidden(self._elements())
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
             results.append(tiles.sums(loop_size(found.column)))
             weights = [
-                [self._element(element, half, block, side, first_key, scores, staged, known)
+                [self._element(element, half, block, side)
                  for block in range(tiles.size.columns // self.unit.columns) for side in range(2)]
                 for half in tiles.halves()
             ]  # fmt: skip
-            values = tiles.of_keys(one.value, found.column, first_key)
-            effects += tiles.add_weighed([[*results[-1]]], [weights], values, tile)
+            values = tiles.of_keys(one.value, found.column)
+            effects += tiles.add_weighed([[*results[-1]]], [weights], values)
         done = End(tuple(effects), (tile,)).node()
         return [
             store
@@ -237,11 +230,18 @@ class _Kernel:
             for store in self._stores(one, sums, done, pair)
         ]
 
-    def _hidden(
-        self, elements: list[Node], scores: dict[Node, list[list[Node]]], first_key: Node,
-        tile: Node,
-    ) -> list[Node]:  # fmt: skip
-        """Weights without the mask of a product, which its `scores` have instead from here on."""
+    def _elements(self) -> list[Node]:
+        """The weights over holes, with STAGEs for those that stand for what keys alone decide."""
+        found = self.found
+        elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
+        holes = self.products | self.statistics
+        for part in _of_keys_alone(elements, found.row, found.key):
+            holes[part] = placeholder(len(holes) + 1)
+            self.staged[holes[part]] = self._staged(part)
+        return [element.substitute(holes) for element in elements]
+
+    def _hidden(self, elements: list[Node]) -> list[Node]:
+        """Weights without the mask of a product, which its scores have instead from here on."""
         wheres = {n: Where.of(n) for n in Node.sink(elements).toposort() if n.op is Op.WHERE}
         masked = {n: where for n, where in wheres.items() if where.no.value == -math.inf}
         for sums, hole in self.products.items():
@@ -249,49 +249,35 @@ class _Kernel:
             conditions = {where.condition for where in mine.values()}
             if len(conditions) != 1:
                 continue
-            hidden = hide(self.tiles, scores[sums], conditions.pop(), first_key, tile)
+            hidden = hide(self.tiles, self.scores[sums], conditions.pop())
             if hidden is not None:
-                scores[sums] = hidden
+                self.scores[sums] = hidden
                 shown = {n: where.yes for n, where in mine.items()}
                 elements = [element.substitute(shown) for element in elements]
         return elements
 
-    def _elements(self, first_key: Node) -> tuple[list[Node], dict[Node, Node]]:
-        """The weights over holes, and STAGEs for those that stand for what keys alone decide."""
-        found, staged = self.found, {}
-        elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
-        holes = self.products | self.statistics
-        for part in _of_keys_alone(elements, found.row, found.key):
-            holes[part] = placeholder(len(holes) + 1)
-            staged[holes[part]] = self._staged(part, first_key)
-        return [element.substitute(holes) for element in elements], staged
-
-    def _staged(self, part: Node, first_key: Node) -> Node:
+    def _staged(self, part: Node) -> Node:
         """Something of each of the tile's keys, computed by one item each."""
         items = SUBGROUPS * self.tiles.out.width
         item, keys = self.moves.loop(items, "local"), self.tiles.size.columns
-        value = self.tiles.at(part, {self.found.key: first_key + item % keys})
+        value = self.tiles.at(part, {self.found.key: self.tiles.first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
         return Stage(value, gate, (item,), (Node.index(0),), (item,), arg, part.dtype).node()
 
-    def _element(
-        self, element: Node, half: tuple[int, int], block: int, side: int, first_key: Node,
-        scores: dict[Node, list[list[Node]]], staged: dict[Node, Node],
-        known: dict[tuple[int, int], dict[Node, Node]],
-    ) -> Node:  # fmt: skip
+    def _element(self, element: Node, half: tuple[int, int], block: int, side: int) -> Node:
         """A weight of an item's row and one of its two keys of each eight."""
         found, tiles = self.found, self.tiles
         place = tiles.column_of(block, Node.index(side))
-        key = first_key + place
+        key = tiles.first_key + place
         here = tiles.at(element, {found.row: tiles.row_of(*half), found.key: key})
         number = Node.index(half[1] * 2 + side)
         values = {
-            hole: lane_of(scores[sums][half[0]][block], number)
+            hole: lane_of(self.scores[sums][half[0]][block], number)
             for sums, hole in self.products.items()
         }
-        values |= {self.statistics[n]: one for n, one in known.get(half, {}).items()}
-        for hole, stage in staged.items():
+        values |= {self.statistics[n]: one for n, one in self.known.get(half, {}).items()}
+        for hole, stage in self.staged.items():
             values[hole] = Stage.of(stage)._replace(read=(simplify(place),)).node()
         inside = tiles.is_inside(found.key, key)
         weight = here.substitute(values)

@@ -94,6 +94,7 @@ class Tiles:
         self.span: Span | None = None
         self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
+        self.tile = self.first_key = Node.index(0)  # of the pass over the keys that is being made
 
     @property
     def loops(self) -> tuple[Node, ...]:
@@ -118,13 +119,14 @@ class Tiles:
         first = self.block * self.size.rows
         self.span = limits.of_rows(self.row, first, self.size.rows, around)
 
-    def over_keys(self) -> tuple[Node, Node]:
-        """A loop over the tiles that count for the rows of a block, and the first key of each."""
+    def over_keys(self) -> Node:
+        """Begin a pass: a loop over the tiles of keys that count for the rows of a block."""
         whole = self.moves.loop(-(-loop_size(self.key) // self.size.columns))
-        if self.span is None:
-            return whole, whole * self.size.columns
-        split = self.span.substitute(self.batch).loop(whole, self.size.columns)
-        return split.ranges[0], simplify(split.expr * self.size.columns)
+        self.tile, self.first_key = whole, whole * self.size.columns
+        if self.span is not None:
+            split = self.span.substitute(self.batch).loop(whole, self.size.columns)
+            self.tile, self.first_key = split.ranges[0], simplify(split.expr * self.size.columns)
+        return self.tile
 
     def at(self, node: Node, places: dict[Node, Node]) -> Node:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
@@ -159,9 +161,9 @@ class Tiles:
         """A factor of the block's rows, along `depth`."""
         return self._staged(factor, self.row, self.block * self.size.rows, self.size.rows, depth, 1)
 
-    def of_keys(self, factor: Node, inner: Node, first: Node) -> FragmentOperand:
-        """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
-        return self._staged(factor, self.key, first, self.size.columns, inner, BUFFERS)
+    def of_keys(self, factor: Node, inner: Node) -> FragmentOperand:
+        """A factor of the tile of keys, along `inner`: a line for each key."""
+        return self._staged(factor, self.key, self.first_key, self.size.columns, inner, BUFFERS)
 
     def _staged(
         self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
@@ -191,12 +193,12 @@ class Tiles:
             Op.REGISTER, first.dtype, (first, *self.grid, *loops), RegisterRef(self.registers)
         )
 
-    def updated(self, register: Node, value: Node, op: Op, tile: Node, *before: Node) -> Node:
+    def updated(self, register: Node, value: Node, op: Op, *before: Node) -> Node:
         """`register` combined with `value`, after what has happened to it and `before`."""
         if before:
             happened = After.of(register).effects if register.op is Op.AFTER else ()
             register = After(behind_after(register), (*happened, *before)).node()
-        update = Update(register, value, (tile,), op).node()
+        update = Update(register, value, (self.tile,), op).node()
         return After(behind_after(register), (update,)).node()
 
     # -- products -------------------------------------------------------------------------------
@@ -207,7 +209,6 @@ class Tiles:
         steps: int,
         left: Callable[[int, int], list[Node]],
         right: Callable[[int, int], list[Node]],
-        tile: Node,
     ) -> None:
         """Add products to `sums` of each product of rows, by blocks of eight columns.
 
@@ -223,20 +224,18 @@ class Tiles:
                 y = right(block, step)
                 for mine, x in zip(sums, words, strict=True):
                     product = Node(Op.MMA, dtype, (*x, *y), self.unit.name)
-                    mine[block] = self.updated(mine[block], product, Op.ADD, tile, *done)
+                    mine[block] = self.updated(mine[block], product, Op.ADD, *done)
                     now += After.of(mine[block]).effects
             done = now
 
-    def scores(
-        self, rows: FragmentOperand, keys: FragmentOperand, depth: Node, tile: Node
-    ) -> list[list[Node]]:
+    def scores(self, rows: FragmentOperand, keys: FragmentOperand, depth: Node) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that an item has, by eight keys."""
-        again = (tile,) if power_of_two(depth) * self.held > HELD else ()
-        sums = [self.sums(self.size.columns, tile) for _ in range(self.size.each[0])]
+        again = (self.tile,) if power_of_two(depth) * self.held > HELD else ()
+        sums = [self.sums(self.size.columns, self.tile) for _ in range(self.size.each[0])]
         self.add_products(
             sums, loop_size(depth) // EACH,
             lambda product, step: self.words_of_x(rows, product, step, *again),
-            lambda block, step: self.words_of_y(keys, block, step), tile,
+            lambda block, step: self.words_of_y(keys, block, step),
         )  # fmt: skip
         return sums
 
@@ -247,9 +246,8 @@ class Tiles:
         return [self.register(first, *loops) for _ in range(columns // self.unit.columns)]
 
     def add_weighed(
-        self, sums: list[list[Node]], weights: list[list[list[Node]]], values: FragmentOperand,
-        tile: Node,
-    ) -> list[Node]:  # fmt: skip
+        self, sums: list[list[Node]], weights: list[list[list[Node]]], values: FragmentOperand
+    ) -> list[Node]:
         """Add weights of a tile's keys times their values to `sums`; the effects.
 
         `weights` are values by product of rows, half and key. Packed, those of both halves are the
@@ -261,7 +259,7 @@ class Tiles:
             return [packed[product][n % 2][step * 2 + n // 2] for n in range(4)]
 
         right = lambda block, step: self.words_of_y(values.swapped(), block, step)
-        self.add_products(sums, self.size.columns // EACH, left, right, tile)
+        self.add_products(sums, self.size.columns // EACH, left, right)
         return [effect for mine in sums for one in mine for effect in After.of(one).effects]
 
     def words_of_x(

@@ -8,15 +8,8 @@ products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are
 one is multiplied.
 
 What each item of a subgroup holds, words of 32 bits of both factors and sums of the output, is said
-by the unit's maps (target/matrix.py): for mma.sync with g = lane // 4, t = lane % 4 and k counted
-in words:
-
-    x     rows g and g + 8, in k t and t + 4       four words
-    y     column g, in k t and t + 4               two words
-    out   rows g and g + 8, columns 2t and 2t + 1  four sums
-
-An MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds
-them up, and EXTRACT takes one.
+by the unit's maps (target/matrix.py). An MMA has these words as sources and gives the sums of one
+product; a REDUCE over the slices adds them up, and EXTRACT takes one.
 """
 
 from __future__ import annotations

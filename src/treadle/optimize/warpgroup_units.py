@@ -7,13 +7,9 @@ its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes:
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
-What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py): for
-wgmma with warp = item // 32, g = item % 32 // 4 and t = item % 4
-
-    out   rows 16 warp + g and the same + 8, columns 2t and 2t + 1 of each 8
-
-A WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
-slices adds them up, and EXTRACT takes one.
+What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py). A WGMMA
+has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the slices
+adds them up, and EXTRACT takes one.
 
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
 nothing else (lower/bulk_copy_producer.py). What is computed or masked, the items store themselves.
