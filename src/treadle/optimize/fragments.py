@@ -19,14 +19,14 @@ from typing import Literal
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import Split, loop_size
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import LDMATRIX, LINE_PADDING, Fragment
 from .k_tiling import fill_of, filled_at, is_contiguous, lines_of, pieces
 from .moves import Moves
-from .unit_loops import number_in, place_in
+from .unit_loops import place_in
 
 __all__ = ["FragmentOperand", "staged"]
 
@@ -71,7 +71,7 @@ class FragmentOperand:
         if self.arrangement == "columns":
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
         assert LDMATRIX.gives(held)
-        item = number_in(held.lanes, lane)
+        item = number_of(lane[::-1])
         named = simplify(item // LDMATRIX.lines)  # the matrix of which this item names a line
         own = simplify(item % LDMATRIX.lines)  # and which line
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
@@ -112,14 +112,15 @@ def staged(
     lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
     each = PIECE // width
     mine = pieces(moves, items, lines * depth // each, each)
-    piece, lane = mine.number, mine.lane
     # What items too many read is not stored, but is there to be read.
     if is_contiguous(factor, inner):
         arrangement, sizes = "lines", (lines, depth)
-        deep, place = piece % (depth // each) * each + lane, piece // (depth // each) % lines
+        deep, place = mine.along(depth)
+        place = place % lines
     else:
         arrangement, sizes = _across(lines, depth, width)
-        deep, place = piece // (lines // each) % depth, piece % (lines // each) * each + lane
+        place, deep = mine.along(lines)
+        deep = deep % depth
     filled = filled_at(factor, line, inner, place, deep)
     index = _place(sizes, arrangement, place, deep)
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width

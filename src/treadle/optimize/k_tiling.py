@@ -136,12 +136,18 @@ def tile_product(
 
 
 class Pieces(NamedTuple):
-    """What one item copies: the piece of that `number`, by lanes, if there is one."""
+    """What one item copies: the piece of that `number`, if there is one, by `lane` of `each`."""
 
     number: Node
     lane: Node
+    each: int
     gate: Node
     loops: tuple[Node, ...]
+
+    def along(self, extent: int) -> tuple[Node, Node]:
+        """The place along lines of such an extent that pieces are cut from, and which line."""
+        count = extent // self.each
+        return self.number % count * self.each + self.lane, self.number // count
 
 
 def pieces(moves: Moves, items: int, count: int, each: int) -> Pieces:
@@ -153,7 +159,7 @@ def pieces(moves: Moves, items: int, count: int, each: int) -> Pieces:
     number = item if turns == 1 else turn * items + item
     gate = TRUE if turns * items == count else simplify(number < count)
     loops = tuple(r for r in (turn, item, lane) if r.op is Op.RANGE)
-    return Pieces(number, lane, gate, loops)
+    return Pieces(number, lane, each, gate, loops)
 
 
 def lines_of(line: Split) -> tuple[Node, ...]:

@@ -89,14 +89,13 @@ def stored(
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not along_steps and is_contiguous(factor, here)
     mine = pieces(moves, items, lines * depth // each, each)
-    piece, lane = mine.number, mine.lane
-    along, across = piece % (wide // each) * each + lane, piece // (wide // each)
+    along, across = mine.along(wide)
     if is_turned:
         deep, place = across % depth, across // depth * wide + along
     elif along_steps:
         deep, place = along, across
     else:  # neighbours read neighbouring lines, if nothing else
-        deep, place = piece // lines * each + lane, piece % lines
+        deep, place = mine.number // lines * each + mine.lane, mine.number % lines
     deep, place = simplify(deep), simplify(place)
     filled = filled_at(factor, line, inner, place, deep)
     if filled.dtype is dtypes.float32:

@@ -113,10 +113,10 @@ def _staged(
     width = 1 if along_steps or tile.buffers == 1 else together
     mine = pieces(moves, math.prod(tile.workers), tile.depth * lines // width, width)
     if along_steps:
-        deep, place = mine.number % tile.depth, mine.number // tile.depth
+        deep, place = mine.along(tile.depth)
     else:
-        deep = mine.number // (lines // width) % tile.depth
-        place = mine.number % (lines // width) * width + mine.lane
+        place, deep = mine.along(lines)
+        deep = deep % tile.depth
     filled = filled_at(factor, line, inner, place, deep)
     sizes = (tile.depth, lines + together if along_steps else lines)
     arg = StageArg("shared", sizes, tile.buffers, fill_of(filled, tile.buffers))

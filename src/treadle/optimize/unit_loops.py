@@ -12,9 +12,9 @@ from typing import NamedTuple
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.rules.index import simplify
-from ..target import Digit, Fragment
+from ..target import Fragment
 
-__all__ = ["UnitLoops", "extents", "number_in", "place_in", "unit_loops"]
+__all__ = ["UnitLoops", "extents", "place_in", "unit_loops"]
 
 
 def extents(out: Fragment, axis: int, innermost: str = "unroll") -> tuple[tuple[int, str], ...]:
@@ -56,14 +56,6 @@ def unit_loops(row: Split, column: Split, out: Fragment) -> UnitLoops:
                 element = element + loop * part.weight
     digits = tuple(lane[weight] for weight in sorted(lane))
     return UnitLoops(outer[0], outer[1], digits, simplify(element))
-
-
-def number_in(digits: tuple[Digit, ...], values: tuple[Node, ...]) -> Node:
-    """The number that has such values as digits, the lowest first."""
-    number, weight = Node.index(0), 1
-    for digit, value in zip(digits, values, strict=True):
-        number, weight = number + value * weight, weight * digit.extent
-    return number
 
 
 def place_in(held: Fragment, lane: tuple[Node, ...], number: Node) -> tuple[Node, Node]:
