@@ -113,7 +113,7 @@ def test_a_kernel_is_legal_at_every_stage_and_keeps_to_shared_memory(tokens, row
     (kernel,) = kernels(q.scaled_dot_product_attention(k, v))
     ast, log = optimize(kernel.ast, TARGET)
     (move,) = log.of_kind(AttendInTiles)
-    assert (move.shape.rows, move.shape.keys) == (rows, 64)
+    assert (move.tile.rows, move.tile.columns) == (rows, 64)
     verify_kernel(ast)
     (phase,) = lower(ast, len(kernel.buffers), TARGET).phases
     verify_linear(phase.program)
@@ -144,7 +144,7 @@ def test_no_two_items_meet_in_a_bank_of_shared_memory():
 
 @pytest.mark.parametrize("width", [64, 128])
 def test_matrix_units_are_what_a_tile_waits_for(width):
-    """By count, in cycles of a quarter of a multiprocessor; attention_tiles.py says which."""
+    """By count, in cycles of a quarter of a multiprocessor; docs/design/attention.md says which."""
     shape = (64, 4096, width)
     q, k, v = (Tensor.full(shape, n, dtype=dtypes.bfloat16).contiguous() for n in range(3))
     Tensor.realize(q, k, v)
@@ -216,7 +216,7 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
     ours = q.scaled_dot_product_attention(k, v, is_causal=True)
     (kernel,) = kernels(ours)
     (move,) = optimize(kernel.ast, TARGET)[1].of_kind(AttendInTiles)
-    assert move.shape.rows == 128
+    assert move.tile.rows == 128
     expected = expected_of(q, k, v, np.tril(np.ones((300, 300), bool)))
     error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)
     assert error < 2**-8 * np.linalg.norm(expected)

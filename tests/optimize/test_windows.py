@@ -245,7 +245,7 @@ def test_no_sum_of_a_tile_leaves_its_register(last):
     (kernel,) = scheduled([(result.node, "CPU")])
     ast, log = optimize(kernel.ast, TARGET)
     (tiled,) = log.of_kind(TileMatmul)
-    assert (tiled.tile.rows, tiled.tile.vectors) == (6, 4)
+    assert tiled.tile.each == (6, 4)
     assert tiled.rows == ("image in place" if last else "image")
     lowered = lower(ast, len(kernel.buffers), TARGET)
     renderer = LLVMRenderer(triple=TARGET.triple, vector_bits=512)

@@ -65,7 +65,7 @@ def test_each_register_of_a_unit_is_a_matrix_that_ldmatrix_brings():
     for unit in MMA.values():
         of_x, of_y, _ = unit.held
         assert LDMATRIX.gives(of_x)
-        assert LDMATRIX.gives(of_y.beside(2))
+        assert LDMATRIX.gives(of_y.tiled((2, 1)))
     assert not LDMATRIX.gives(fragment("mk", "k4 m16", "k2:4"))
 
 
@@ -89,9 +89,16 @@ def test_parts_are_the_digits_of_rows_and_columns_the_highest_first():
 def test_a_map_of_several_matrices_goes_on_where_one_ends():
     out = WGMMA["float16"].out
     assert out is not None
-    two = out.with_columns(64).over_lanes(2)
+    two = out.with_columns(64).tiled((1, 1), (2, 1))
     assert two.shape == (128, 64)
     assert two.width == 256
     assert two.place(128, 0) == (64, 0)
+    assert two.lanes[-1] == (0, 8, 16)  # one number of a subgroup in all of them
+    many = mma_fragments(16, 16, 16)[2].tiled((3, 2), (2, 4))
+    assert many.shape == (96, 64)
+    assert many.width == 256
+    assert [many.place(*held) for held in ((32, 0), (128, 0), (0, 4), (0, 8))] == [
+        (0, 16), (48, 0), (0, 8), (16, 0)
+    ]  # fmt: skip
     _, y, _ = mma_fragments(16, 16, 16)
-    assert y.beside(2).place(0, y.count) == (8, 0)
+    assert y.tiled((2, 1)).place(0, y.count) == (8, 0)

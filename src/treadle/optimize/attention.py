@@ -25,35 +25,33 @@ import math
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.attention import EACH, Attention, recognise_attention, unit_of
+from ..ir.attention import Attention, recognise_attention, unit_of
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, End, operands
 from ..target import MatrixUnit, Target
-from .attention_masks import hide, is_mask, is_shown, score_at, shown_where
+from .attention_masks import hide, is_mask, is_shown, masked_by, score_at, shown_where
 from .attention_tiles import (
-    BUFFERS,
     HOLE,
     LOG2_E,
-    Shape,
     Tiles,
-    choose,
+    blocks,
+    choose_block,
     lane_of,
     power_of_two,
     quad,
     quick_exp2,
     tree,
-    words_of_weights,
-    zeros,
 )
+from .choose_tile import Tile
 from .fragments import FragmentOperand
 from .moves import Move, Moves
 
 __all__ = ["AttendInTiles", "Attending", "attend_in_tiles"]
 
-SHAPES = (Shape(2, 64), Shape(2, 32), Shape(1, 64), Shape(1, 32))
+SIZES = (2, 64), (2, 32), (1, 64), (1, 32)  # products of a subgroup, and keys; the best first
 
 
 def attend_in_tiles(moves: Moves, target: Target) -> None:
@@ -62,20 +60,20 @@ def attend_in_tiles(moves: Moves, target: Target) -> None:
         found = recognise_attention(nest.node)
         unit = found and unit_of(found, target.matrix_units)
         if found is not None and unit is not None and moves.has_nest(nest):
-            moves.make(AttendInTiles(moves.number_of(nest), _shape(found, unit, target)))
+            moves.make(AttendInTiles(moves.number_of(nest), _tile(found, unit, target)))
 
 
-def _shape(found: Attention, unit: MatrixUnit, target: Target) -> Shape:
+def _tile(found: Attention, unit: MatrixUnit, target: Target) -> Tile:
     assert target.workgroup is not None
     # Lines are as long as the next power of two: that is how they can be swizzled.
     long, wide = power_of_two(found.depth), power_of_two(found.column)
 
-    def nbytes(shape: Shape) -> int:
-        tiles = BUFFERS * shape.keys * (long + wide)
-        return (shape.rows * long + tiles) * unit.dtype.itemsize
+    def nbytes(tile: Tile) -> int:
+        keys = tile.buffers * tile.columns * (long + wide)
+        return (tile.rows * long + keys) * unit.dtype.itemsize
 
     results = loop_size(found.row) * loop_size(*found.batch)
-    return choose(SHAPES, nbytes, results, target.workgroup)
+    return choose_block(blocks(unit, *SIZES), nbytes, results, target.workgroup)
 
 
 @dataclass(frozen=True)
@@ -88,7 +86,7 @@ class AttendInTiles(Move):
     word = "tiled_attention"
 
     nest: int
-    shape: Shape
+    tile: Tile
 
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)
@@ -96,7 +94,7 @@ class AttendInTiles(Move):
         unit = found and unit_of(found, moves.target.matrix_units)
         if found is None or unit is None:
             raise ValueError(f"{self}: the nest is no attention that matrix units compute")
-        tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.shape)
+        tiles = Tiles(moves, unit, found.row, found.key, found.batch, self.tile)
         tiles.limit(nest, found.column)
         attending = Attending(tiles, found, tiles.of_rows(found.query, found.depth))
         attending.make()
@@ -121,39 +119,31 @@ class Attending:
         self.tiles, self.found, self.query, self.unit = tiles, found, query, tiles.unit
         self.scale, score = _scaled(found)
         self.score, self.shown = shown_where(score)
-        self.tile, self.first_key = tiles.over_keys()
-        products = range(tiles.shape.products)
+        self.tile = tiles.over_keys()
+        products = range(tiles.size.each[0])
         self.rows = [[self._carried(), self._carried()] for _ in products]
-        blocks = range(loop_size(found.column) // self.unit.columns)
-        self.sums = [[tiles.register(zeros(self.unit)) for _ in blocks] for _ in products]
+        self.sums = [tiles.sums(loop_size(found.column)) for _ in products]
         self.is_masked = False  # whether scores are, before they are weighed
         self.done = self.tile  # the END of the pass, once it is made
 
     def make(self) -> None:
         """Go through the keys."""
         tiles, found, sums = self.tiles, self.found, [list(mine) for mine in self.sums]
-        keys = tiles.of_keys(found.of_key, found.depth, self.first_key)
-        values = tiles.of_keys(found.value, found.column, self.first_key).swapped()
-        scores = tiles.scores(self.query, keys, found.depth, self.tile)
-        hidden = hide(tiles, scores, self.shown, self.first_key, self.tile)
+        keys = tiles.of_keys(found.of_key, found.depth)
+        values = tiles.of_keys(found.value, found.column)
+        scores = tiles.scores(self.query, keys, found.depth)
+        hidden = hide(tiles, scores, self.shown)
         self.is_masked, scores = hidden is not None, hidden or scores
         weights, effects = [], []
         for number, rows in enumerate(self.rows):
             weighed = [self._weigh(number, half, scores[number], row)
                        for half, row in enumerate(rows)]  # fmt: skip
-            weights.append([tiles.packed(mine) for mine, _, _ in weighed])
+            weights.append([mine for mine, _, _ in weighed])
             effects += [effect for _, _, carried in weighed for effect in carried]
             shrunk = tuple(one for _, one, _ in weighed for _ in range(2))
             all_shrunk = Node(Op.STACK, sums[number][0].dtype, shrunk)
-            sums[number] = [
-                tiles.updated(total, all_shrunk, Op.MUL, self.tile) for total in sums[number]
-            ]
-        tiles.add_products(
-            sums, tiles.shape.keys // EACH,
-            lambda product, step: words_of_weights(weights[product], step),
-            lambda block, step: tiles.words_of_y(values, block, step), self.tile,
-        )  # fmt: skip
-        effects += [effect for mine in sums for total in mine for effect in After.of(total).effects]
+            sums[number] = [tiles.updated(total, all_shrunk, Op.MUL) for total in sums[number]]
+        effects += tiles.add_weighed(sums, weights, values)
         self.done = End(tuple(effects), (self.tile,)).node()
 
     def _carried(self) -> _Row:
@@ -178,16 +168,16 @@ class Attending:
         base = most.eq(-math.inf).where(0.0, most)
         base = base * self.scale
         shrunk, *weights = (quick_exp2(n * self.scale - base) for n in (before, *scores))
-        total = tiles.updated(row.total, shrunk, Op.MUL, self.tile)
-        largest = tiles.updated(row.most, most, Op.MAX, self.tile)
-        total = tiles.updated(total, tree(weights, Op.ADD), Op.ADD, self.tile)
+        total = tiles.updated(row.total, shrunk, Op.MUL)
+        largest = tiles.updated(row.most, most, Op.MAX)
+        total = tiles.updated(total, tree(weights, Op.ADD), Op.ADD)
         return weights, shrunk, [*After.of(largest).effects, *After.of(total).effects]
 
     def _score(self, product: int, half: int, block: int, side: int, total: Node) -> Node:
         """s of an item's row and one of its two keys of each eight."""
         place = (product, half, block, side)
-        score = score_at(self.tiles, self.score, self.first_key, *place).substitute({HOLE: total})
-        shown = None if self.is_masked else is_shown(self.tiles, self.shown, self.first_key, *place)
+        score = score_at(self.tiles, self.score, *place).substitute({HOLE: total})
+        shown = None if self.is_masked else is_shown(self.tiles, self.shown, *place)
         return score if shown is None or shown.value == 1 else shown.where(score, -math.inf)
 
     # -- results --------------------------------------------------------------------------------
@@ -217,16 +207,12 @@ class Attending:
 
     def stores(self, pair: Node) -> list[Node]:
         """The STOREs of neighbouring results, which the loop `pair` goes through."""
-        found, stores = self.found, []
-        store = found.store.substitute({found.total: HOLE})
-        for product, half in self.tiles.halves():
-            share = self.share(product, half)
-            for block in range(len(self.sums[product])):
-                result = self.result(product, half, block, pair) * share
-                places = {found.row: self.tiles.row_of(product, half),
-                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
-                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
-        return stores
+        share = {half: self.share(*half) for half in self.tiles.halves()}
+        result = lambda product, half, block: (
+            self.result(product, half, block, pair) * share[product, half]
+        )
+        found = self.found
+        return self.tiles.stores(found.store, found.total, found.column, pair, result)
 
 
 def _scaled(found: Attention) -> tuple[float, Node]:
@@ -260,7 +246,5 @@ def _without(scores: Node, scaled: Node) -> Node | None:
         for one, mask in ((left, right), (right, left)):
             plain = _without(one, scaled)
             if plain is not None and is_mask(mask):
-                condition, yes, _ = mask.src
-                least = Node.const(scores.dtype, -math.inf)
-                return condition.where(*((plain, least) if yes.arg == 0 else (least, plain)))
+                return masked_by(mask, plain)
     return None

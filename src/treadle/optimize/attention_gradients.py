@@ -20,12 +20,12 @@ Weights are rounded to the 16 bits of the factors. Nothing is larger than what c
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.args import RegisterRef, StageArg
-from ..ir.attention import EACH
+from ..ir.args import StageArg
 from ..ir.attention_gradients import (
     Gradients,
     Statistics,
@@ -42,29 +42,28 @@ from ..ir.rules.index import simplify
 from ..ir.views import After, End, Stage, Store, Where, operand, operands
 from ..target import MatrixUnit, Target
 from .attention import Attending
-from .attention_masks import hide, is_mask
+from .attention_masks import hide, is_mask, masked_by
 from .attention_tiles import (
     BUFFERS,
-    HOLE,
     LOG2_E,
     SUBGROUPS,
-    Shape,
     Tiles,
-    choose,
+    blocks,
+    choose_block,
     lane_of,
+    placeholder,
     power_of_two,
     quad,
     quick_exp2,
     tree,
-    words_of_weights,
-    zeros,
 )
+from .choose_tile import Tile
 from .moves import Move, Moves
 from .nest import Nest
 
 __all__ = ["DifferentiateInTiles", "differentiate_in_tiles"]
 
-SHAPES = (Shape(1, 64), Shape(1, 32))
+SIZES = (1, 64), (1, 32)  # products of a subgroup, and keys; the best first
 NARROW = 64  # columns up to which sums leave registers for tiles of 64 keys
 
 
@@ -74,8 +73,8 @@ def differentiate_in_tiles(moves: Moves, target: Target) -> None:
         found = recognise_gradients(nest.node)
         unit = found and unit_for(found, target.matrix_units)
         if found is not None and unit is not None and moves.has_nest(nest):
-            shape = _shape(found, unit, target)
-            moves.make(DifferentiateInTiles(moves.number_of(nest), shape))
+            tile = _tile(found, unit, target)
+            moves.make(DifferentiateInTiles(moves.number_of(nest), tile))
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,7 @@ class DifferentiateInTiles(Move):
     word = "tiled_attention_gradients"
 
     nest: int
-    shape: Shape
+    tile: Tile
 
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)
@@ -96,18 +95,18 @@ class DifferentiateInTiles(Move):
         unit = found and unit_for(found, moves.target.matrix_units)
         if found is None or unit is None:
             raise ValueError(f"{self}: the nest has no gradients that matrix units compute")
-        _Kernel(moves, nest, found, unit, self.shape).make()
+        _Kernel(moves, nest, found, unit, self.tile).make()
 
 
-def _shape(found: Gradients, unit: MatrixUnit, target: Target) -> Shape:
-    """The shape of which two groups fit, if there is one, or else one."""
+def _tile(found: Gradients, unit: MatrixUnit, target: Target) -> Tile:
+    """The tile of which two groups fit, if there is one, or else one."""
     assert target.workgroup is not None
     rows = _rows(found)
     widths = map(power_of_two, (found.column, *rows.values()))
-    shapes = SHAPES if max(widths) <= NARROW else SHAPES[1:]
+    tiles = blocks(unit, *(SIZES if max(widths) <= NARROW else SIZES[1:]))
     results = loop_size(found.row) * loop_size(*found.batch)
-    nbytes = lambda shape: _bytes(found, rows, shape) * unit.dtype.itemsize
-    return choose(shapes, nbytes, results, target.workgroup)
+    nbytes = lambda tile: _elements(found, rows, tile) * unit.dtype.itemsize
+    return choose_block(tiles, nbytes, results, target.workgroup)
 
 
 def _rows(found: Gradients) -> dict[Node, Node]:
@@ -119,59 +118,59 @@ def _rows(found: Gradients) -> dict[Node, Node]:
     return rows
 
 
-def _bytes(found: Gradients, rows: dict[Node, Node], shape: Shape) -> int:
+def _elements(found: Gradients, rows: dict[Node, Node], tile: Tile) -> int:
     """The elements in shared memory of a workgroup: its rows, and tiles of keys in both passes."""
     tiles = {_memory_of(p.of_key): power_of_two(p.depth) for p in found.products}
     tiles |= {_memory_of(one.value): power_of_two(found.column) for one in found.sums}
     wide = sum(tiles.values())
     if found.statistics is not None:
         wide += power_of_two(found.statistics.attention.depth) + power_of_two(found.column)
-    return shape.rows * sum(map(power_of_two, rows.values())) + BUFFERS * shape.keys * wide
+    keys = tile.buffers * tile.columns * wide
+    return tile.rows * sum(map(power_of_two, rows.values())) + keys
 
 
 class _Kernel:
     """One kernel in the making."""
 
     def __init__(
-        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, shape: Shape
+        self, moves: Moves, nest: Nest, found: Gradients, unit: MatrixUnit, tile: Tile
     ) -> None:
         self.moves, self.nest, self.found, self.unit = moves, nest, found, unit
-        self.products = {p.sums: _hole(n) for n, p in enumerate(found.products)}
         reduces = found.statistics.reduces if found.statistics else ()
-        self.statistics = {n: _hole(len(self.products) + k) for k, n in enumerate(reduces)}
-        self.rows = _rows(found)
-        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, shape)
-        self.tiles.held = len(self.rows)
+        numbers = itertools.count(1)
+        self.products = {p.sums: placeholder(next(numbers)) for p in found.products}
+        self.statistics = {n: placeholder(next(numbers)) for n in reduces}
+        self.known: dict[tuple[int, int], dict[Node, Node]] = {}  # statistics of an item's rows
+        self.scores: dict[Node, list[list[Node]]] = {}
+        self.staged: dict[Node, Node] = {}
+        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
+        self.tiles.held = len(_rows(found))
         self.tiles.limit(nest, found.column)
 
     def make(self) -> None:
         """Replace the nest."""
         pair = self.moves.loop(2, "vector")  # neighbouring results are stored at once
-        stores, known = [], {}
-        if self.found.statistics is not None:
-            stores, known = self._attended(self.found.statistics, pair)
-        stores += self._sums(known, pair) if self.found.sums else []
+        given = self.found.statistics
+        stores = [] if given is None else self._attended(given, pair)
+        stores += self._sums(pair) if self.found.sums else []
         end = End(tuple(stores), (*self.tiles.loops, pair)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
 
     # -- statistics of rows -----------------------------------------------------------------------
 
-    def _attended(
-        self, given: Statistics, pair: Node
-    ) -> tuple[list[Node], dict[tuple[int, int], dict[Node, Node]]]:
-        """STOREs of statistics and results; the statistics of each of an item's rows."""
+    def _attended(self, given: Statistics, pair: Node) -> list[Node]:
+        """STOREs of statistics and results."""
         attention, tiles = given.attention, self.tiles
         attending = Attending(tiles, attention, tiles.of_rows(attention.query, attention.depth))
         attending.make()
         stores = attending.stores(pair) if given.is_wanted else []
-        known = {}
         for half in tiles.halves():
             values = {given.most: attending.most(*half), given.total: attending.total(*half)}
             if given.shift is not None:
                 values[given.shift] = self._shift(given, attending, half, values)
-            known[half] = values
+            self.known[half] = values
             stores += [self._stored_once(store, half, values) for store in given.stores]
-        return stores, known
+        return stores
 
     def _shift(
         self, given: Statistics, attending: Attending, half: tuple[int, int],
@@ -206,38 +205,24 @@ class _Kernel:
 
     # -- sums over the keys -----------------------------------------------------------------------
 
-    def _sums(self, known: dict[tuple[int, int], dict[Node, Node]], pair: Node) -> list[Node]:
+    def _sums(self, pair: Node) -> list[Node]:
         """STOREs of the sums."""
         tiles, found = self.tiles, self.found
-        tile, first_key = tiles.over_keys()
-        scores = {
-            p.sums: tiles.scores(
-                tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth, first_key),
-                p.depth, tile,
-            )
-            for p in found.products
-        }  # fmt: skip
-        elements, staged = self._elements(first_key)
-        elements = self._hidden(elements, scores, first_key, tile)
-        blocks = range(loop_size(found.column) // self.unit.columns)
+        tile = tiles.over_keys()
+        for p in found.products:
+            rows, keys = tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth)
+            self.scores[p.sums] = tiles.scores(rows, keys, p.depth)
+        elements = self._hidden(self._elements())
         results, effects = [], []
         for one, element in zip(found.sums, elements, strict=True):
-            first = [tiles.register(zeros(self.unit)) for _ in blocks]
-            sums, weights = [list(first)], [
-                tiles.packed([
-                    self._element(element, half, block, side, first_key, scores, staged, known)
-                    for block in range(tiles.shape.keys // self.unit.columns) for side in range(2)
-                ])
+            results.append(tiles.sums(loop_size(found.column)))
+            weights = [
+                [self._element(element, half, block, side)
+                 for block in range(tiles.size.columns // self.unit.columns) for side in range(2)]
                 for half in tiles.halves()
             ]  # fmt: skip
-            values = tiles.of_keys(one.value, found.column, first_key).swapped()
-            tiles.add_products(
-                sums, tiles.shape.keys // EACH,
-                lambda _, step, weights=weights: words_of_weights(weights, step),
-                lambda block, step, values=values: tiles.words_of_y(values, block, step), tile,
-            )  # fmt: skip
-            effects += [effect for total in sums[0] for effect in After.of(total).effects]
-            results.append(first)
+            values = tiles.of_keys(one.value, found.column)
+            effects += tiles.add_weighed([[*results[-1]]], [weights], values)
         done = End(tuple(effects), (tile,)).node()
         return [
             store
@@ -245,11 +230,18 @@ class _Kernel:
             for store in self._stores(one, sums, done, pair)
         ]
 
-    def _hidden(
-        self, elements: list[Node], scores: dict[Node, list[list[Node]]], first_key: Node,
-        tile: Node,
-    ) -> list[Node]:  # fmt: skip
-        """Weights without the mask of a product, which its `scores` have instead from here on."""
+    def _elements(self) -> list[Node]:
+        """The weights over holes, with STAGEs for those that stand for what keys alone decide."""
+        found = self.found
+        elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
+        holes = self.products | self.statistics
+        for part in _of_keys_alone(elements, found.row, found.key):
+            holes[part] = placeholder(len(holes) + 1)
+            self.staged[holes[part]] = self._staged(part)
+        return [element.substitute(holes) for element in elements]
+
+    def _hidden(self, elements: list[Node]) -> list[Node]:
+        """Weights without the mask of a product, which its scores have instead from here on."""
         wheres = {n: Where.of(n) for n in Node.sink(elements).toposort() if n.op is Op.WHERE}
         masked = {n: where for n, where in wheres.items() if where.no.value == -math.inf}
         for sums, hole in self.products.items():
@@ -257,50 +249,35 @@ class _Kernel:
             conditions = {where.condition for where in mine.values()}
             if len(conditions) != 1:
                 continue
-            hidden = hide(self.tiles, scores[sums], conditions.pop(), first_key, tile)
+            hidden = hide(self.tiles, self.scores[sums], conditions.pop())
             if hidden is not None:
-                scores[sums] = hidden
+                self.scores[sums] = hidden
                 shown = {n: where.yes for n, where in mine.items()}
                 elements = [element.substitute(shown) for element in elements]
         return elements
 
-    def _elements(self, first_key: Node) -> tuple[list[Node], dict[Node, Node]]:
-        """The weights over holes, and STAGEs for those that stand for what keys alone decide."""
-        found, staged = self.found, {}
-        elements = [_quick(one.weight, found.row, found.key) for one in found.sums]
-        holes = self.products | self.statistics
-        for part in _of_keys_alone(elements, found.row, found.key):
-            hole = _hole(len(holes))
-            holes[part] = hole
-            staged[hole] = self._staged(part, first_key)
-        return [element.substitute(holes) for element in elements], staged
-
-    def _staged(self, part: Node, first_key: Node) -> Node:
+    def _staged(self, part: Node) -> Node:
         """Something of each of the tile's keys, computed by one item each."""
         items = SUBGROUPS * self.tiles.out.width
-        item, keys = self.moves.loop(items, "local"), self.tiles.shape.keys
-        value = self.tiles.at(part, {self.found.key: first_key + item % keys})
+        item, keys = self.moves.loop(items, "local"), self.tiles.size.columns
+        value = self.tiles.at(part, {self.found.key: self.tiles.first_key + item % keys})
         gate = TRUE if keys == items else simplify(item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
         return Stage(value, gate, (item,), (Node.index(0),), (item,), arg, part.dtype).node()
 
-    def _element(
-        self, element: Node, half: tuple[int, int], block: int, side: int, first_key: Node,
-        scores: dict[Node, list[list[Node]]], staged: dict[Node, Node],
-        known: dict[tuple[int, int], dict[Node, Node]],
-    ) -> Node:  # fmt: skip
+    def _element(self, element: Node, half: tuple[int, int], block: int, side: int) -> Node:
         """A weight of an item's row and one of its two keys of each eight."""
         found, tiles = self.found, self.tiles
         place = tiles.column_of(block, Node.index(side))
-        key = first_key + place
+        key = tiles.first_key + place
         here = tiles.at(element, {found.row: tiles.row_of(*half), found.key: key})
         number = Node.index(half[1] * 2 + side)
         values = {
-            hole: lane_of(scores[sums][half[0]][block], number)
+            hole: lane_of(self.scores[sums][half[0]][block], number)
             for sums, hole in self.products.items()
         }
-        values |= {self.statistics[n]: one for n, one in known.get(half, {}).items()}
-        for hole, stage in staged.items():
+        values |= {self.statistics[n]: one for n, one in self.known.get(half, {}).items()}
+        for hole, stage in self.staged.items():
             values[hole] = Stage.of(stage)._replace(read=(simplify(place),)).node()
         inside = tiles.is_inside(found.key, key)
         weight = here.substitute(values)
@@ -308,28 +285,17 @@ class _Kernel:
 
     def _stores(self, one: WeighedSum, sums: list[Node], done: Node, pair: Node) -> list[Node]:
         """The STOREs of neighbouring results, which the loop `pair` goes through."""
-        found, stores = self.found, []
-        store = one.store.substitute({one.total: HOLE})
-        for product, half in self.tiles.halves():
-            assert product == 0  # SHAPES have one
-            for block, register in enumerate(sums):
-                after = After(register, (done,)).node()
-                places = {found.row: self.tiles.row_of(product, half),
-                          found.column: self.tiles.column_of(block, pair)}  # fmt: skip
-                result = lane_of(after, simplify(pair + half * 2))
-                stores.append(self.tiles.at(store, places).substitute({HOLE: result}))
-        return stores
+
+        def result(product: int, half: int, block: int) -> Node:
+            assert product == 0  # SIZES have one
+            return lane_of(After(sums[block], (done,)).node(), simplify(pair + half * 2))
+
+        return self.tiles.stores(one.store, one.total, self.found.column, pair, result)
 
 
 def _memory_of(factor: Node) -> Node:
     """What a factor is read from, before it is widened: those of one memory share their tiles."""
     return operand(operand(factor))
-
-
-def _hole(number: int) -> Node:
-    """What stands for a value while the loops around it are replaced."""
-    first = Node.const(dtypes.float32, 0)
-    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-1 - number))
 
 
 # -- weights --------------------------------------------------------------------------------------
@@ -369,9 +335,7 @@ def _scaled(node: Node, factor: float) -> Node:
     one, other = operands(node)
     if node.op is Op.ADD and (is_mask(one) or is_mask(other)):
         one, mask = (one, other) if is_mask(other) else (other, one)
-        condition, yes, _ = mask.src
-        least, scaled = Node.const(node.dtype, -math.inf), _scaled(one, factor)
-        return condition.where(*((scaled, least) if yes.arg == 0 else (least, scaled)))
+        return masked_by(mask, _scaled(one, factor))
     if node.op in (Op.ADD, Op.SUB):
         return _scaled(one, factor).alu(node.op, _scaled(other, factor))
     return one * (other.arg * factor) if other.op is Op.CONST else node * factor

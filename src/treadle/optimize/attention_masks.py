@@ -22,7 +22,7 @@ from ..ir.views import After, End, Update
 from .attention_tiles import Tiles
 from .masked_bounds import as_index
 
-__all__ = ["hide", "is_mask", "is_shown", "score_at", "shown_where"]
+__all__ = ["hide", "is_mask", "is_shown", "masked_by", "score_at", "shown_where"]
 
 
 class _Corners(NamedTuple):
@@ -40,6 +40,13 @@ def is_mask(node: Node) -> bool:
     return (yes.value, no.value) in ((0, -math.inf), (-math.inf, 0))
 
 
+def masked_by(mask: Node, value: Node) -> Node:
+    """A value where a mask is 0, or else -inf."""
+    condition, yes, _ = mask.src
+    least = Node.const(value.dtype, -math.inf)
+    return condition.where(*((value, least) if yes.arg == 0 else (least, value)))
+
+
 def shown_where(score: Node) -> tuple[Node, Node | None]:
     """A score without its mask, and where it counts; None if places alone do not say that."""
     if score.op is Op.WHERE:
@@ -50,47 +57,42 @@ def shown_where(score: Node) -> tuple[Node, Node | None]:
     return score, None
 
 
-def score_at(
-    tiles: Tiles, value: Node, first_key: Node, product: int, half: int, block: int, side: int
-) -> Node:
+def score_at(tiles: Tiles, value: Node, product: int, half: int, block: int, side: int) -> Node:
     """`value` for one of an item's scores: one of its two keys of each eight."""
-    key = first_key + tiles.column_of(block, Node.index(side))
+    key = tiles.first_key + tiles.column_of(block, Node.index(side))
     return tiles.at(value, {tiles.row: tiles.row_of(product, half), tiles.key: key})
 
 
 def is_shown(
-    tiles: Tiles, shown: Node | None, first_key: Node, product: int, half: int, block: int,
-    side: int,
-) -> Node:  # fmt: skip
+    tiles: Tiles, shown: Node | None, product: int, half: int, block: int, side: int
+) -> Node:
     """Whether one of an item's scores counts: there is such a key, and it is `shown`."""
-    inside = tiles.is_inside(tiles.key, first_key + tiles.column_of(block, Node.index(side)))
+    inside = tiles.is_inside(tiles.key, tiles.first_key + tiles.column_of(block, Node.index(side)))
     if shown is None:
         return inside
-    return simplify(score_at(tiles, shown, first_key, product, half, block, side) & inside)
+    return simplify(score_at(tiles, shown, product, half, block, side) & inside)
 
 
-def hide(
-    tiles: Tiles, scores: list[list[Node]], shown: Node | None, first_key: Node, tile: Node
-) -> list[list[Node]] | None:
+def hide(tiles: Tiles, scores: list[list[Node]], shown: Node | None) -> list[list[Node]] | None:
     """`scores` with -inf for those that do not count; None if tiles cannot tell whether all do."""
-    cut = _is_cut(tiles, shown, first_key)
+    cut = _is_cut(tiles, shown)
     if cut is None or cut.value == 0:
         return None if cut is None else scores
     once = tiles.moves.loop(cut)
     effects = []
     for product, mine in enumerate(scores):
         for block, one in enumerate(mine):
-            mask = _mask(tiles, shown, first_key, product, block)
-            effects.append(Update(one, mask, (tile, once), Op.MIN).node())
+            mask = _mask(tiles, shown, product, block)
+            effects.append(Update(one, mask, (tiles.tile, once), Op.MIN).node())
     done = End(tuple(effects), (once,)).node()
     return [[After(behind_after(one), (done,)).node() for one in mine] for mine in scores]
 
 
-def _is_cut(tiles: Tiles, shown: Node | None, first_key: Node) -> Node | None:
+def _is_cut(tiles: Tiles, shown: Node | None) -> Node | None:
     """1 if some scores of a tile count and others may not, else 0; None if that is unknown."""
-    first = tiles.block * tiles.shape.rows
-    rows = first, first + (tiles.shape.rows - 1)
-    keys = first_key, first_key + (tiles.shape.keys - 1)
+    first = tiles.block * tiles.size.rows
+    rows = first, first + (tiles.size.rows - 1)
+    keys = tiles.first_key, tiles.first_key + (tiles.size.columns - 1)
     corners = _Corners({tiles.row: rows, tiles.key: keys}, tiles.batch)
     more = [] if shown is None else _excess(shown, corners)
     if more is None:
@@ -103,11 +105,11 @@ def _is_cut(tiles: Tiles, shown: Node | None, first_key: Node) -> Node | None:
     return simplify(total)
 
 
-def _mask(tiles: Tiles, shown: Node | None, first_key: Node, product: int, block: int) -> Node:
+def _mask(tiles: Tiles, shown: Node | None, product: int, block: int) -> Node:
     """inf where an item's scores of eight keys count, -inf where not."""
     yes, no = (Node.const(tiles.unit.sums, n) for n in (math.inf, -math.inf))
     lanes = (
-        is_shown(tiles, shown, first_key, product, half, block, side).where(yes, no)
+        is_shown(tiles, shown, product, half, block, side).where(yes, no)
         for half in range(2)
         for side in range(2)
     )

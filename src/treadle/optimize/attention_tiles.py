@@ -6,27 +6,14 @@ the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products a
 what is computed of scores goes from one product to the other as it is, in registers, and a row is
 in four neighbouring items.
 
-Words are read from shared memory step by step of k, and all products of a subgroup use them. By
-count, a tile of 64 keys and 32 rows of a subgroup takes, in cycles of the quarter of a
-multiprocessor that it runs on:
-
-    columns                       64             128
-    products, 8 cycles each       128    1024    256    2048    256 multiplications a cycle
-    exponentials, 8 cycles         68     544     68     544    4 a cycle
-    reads and copies, 16 cycles    40     640     96    1536    128 bytes a cycle for all quarters
-    instructions in all           607     607    915     915    by nvdisasm, for sm_90a
-
-With 16 rows of a subgroup reading would take as long as multiplying. So the matrix units are what
-is waited for (6.5 cycles a product on Hopper, if mma.sync has 62 % of wgmma's rate there), and two
-subgroups of a quarter can hide the rest. FlashAttention-2 waits for the same, with tiles like
-these: 70 to 100 % of its speed is expected, and unmeasured.
+Words are read from shared memory step by step of k, and all products of a subgroup use them. What
+a tile takes by count is on the page docs/design/attention.md.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import RegisterRef
@@ -36,59 +23,53 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, Update
-from ..target import MatrixUnit, Workgroup
+from ..target import RESERVED, MatrixUnit, Workgroup
+from .choose_tile import Tile, groups_at_a_time
 from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
 from .nest import Nest
-from .records import Record
 from .row_blocking import fills_of, is_along_row
 from .unit_loops import place_in
 
 __all__ = [
-    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Shape", "Tiles", "choose", "lane_of",
-    "power_of_two", "quad", "quick_exp2", "tree", "words_of_weights", "zeros",
+    "BUFFERS", "HELD", "HOLE", "LOG2_E", "SUBGROUPS", "Tiles", "blocks", "choose_block", "lane_of",
+    "placeholder", "power_of_two", "quad", "quick_exp2", "tree",
 ]  # fmt: skip
 
 HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
 LOG2_E = 1 / math.log(2)
 SUBGROUPS = 4
 BUFFERS = 2
-RESERVED = 1 << 10  # bytes of shared memory that each group has besides
-
-# What stands for a sum while the loops around it are replaced.
-HOLE = Node(Op.REGISTER, dtypes.float32, (Node.const(dtypes.float32, 0),), RegisterRef(0))
 
 
-@dataclass(frozen=True)
-class Shape(Record):
-    """Each subgroup has the rows of so many `products`, one above the other; tiles have `keys`."""
-
-    word = "shape"
-
-    products: int
-    keys: int
-
-    @property
-    def rows(self) -> int:
-        return EACH * self.products * SUBGROUPS
+def placeholder(number: int = 0) -> Node:
+    """What stands for a value while the loops around it are replaced."""
+    first = Node.const(dtypes.float32, 0)
+    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-number))
 
 
-def choose(
-    shapes: Sequence[Shape], nbytes: Callable[[Shape], int], results: int, group: Workgroup
-) -> Shape:
-    """The first of `shapes` of which two groups fit, else one; one with few rows for few results.
+HOLE = placeholder()
+
+
+def blocks(unit: MatrixUnit, *sizes: tuple[int, int]) -> list[Tile]:
+    """Tiles of so many products of rows for each subgroup, one above the other, and of keys."""
+    found = [(products, keys // unit.columns) for products, keys in sizes]
+    return [
+        Tile((unit.rows, unit.columns), each, (SUBGROUPS, 1), buffers=BUFFERS) for each in found
+    ]
+
+
+def choose_block(
+    tiles: Sequence[Tile], nbytes: Callable[[Tile], int], results: int, group: Workgroup
+) -> Tile:
+    """The first of `tiles` of which two groups fit, else one; one with few rows for few results.
 
     `nbytes` is the shared memory of a workgroup that computes `results` rows with others.
     """
-    if results < shapes[0].rows * group.busy:
-        shapes = [shape for shape in shapes if shape.products == 1]
-    for groups in (2, 1):
-        room = group.shared_bytes // groups - RESERVED
-        found = next((shape for shape in shapes if nbytes(shape) <= room), None)
-        if found is not None:
-            return found
-    return shapes[-1]
+    if results < tiles[0].rows * group.busy:
+        tiles = [tile for tile in tiles if tile.each[0] == 1]
+    return max(tiles, key=lambda tile: groups_at_a_time(nbytes(tile), group, RESERVED))
 
 
 class Tiles:
@@ -96,10 +77,10 @@ class Tiles:
 
     def __init__(
         self, moves: Moves, unit: MatrixUnit, row: Node, key: Node, batch: Iterable[Node],
-        shape: Shape,
+        size: Tile,
     ) -> None:  # fmt: skip
-        self.moves, self.unit, self.row, self.key, self.shape = moves, unit, row, key, shape
-        self.blocks = -(-loop_size(row) // shape.rows)
+        self.moves, self.unit, self.row, self.key, self.size = moves, unit, row, key, size
+        self.blocks = -(-loop_size(row) // size.rows)
         loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
         self.batch = {r: moves.loop(loop_size(r), "grid") for r in batch}
         self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
@@ -109,10 +90,11 @@ class Tiles:
         lane = [moves.loop(digit.extent, "local") for digit in reversed(self.out.lanes)]
         self.lane = tuple(reversed(lane))  # digits of an item's number, the lowest first
         self.registers = 0
-        self.held = shape.products  # rows of 16 whose words an item would hold at a time
+        self.held = size.each[0]  # rows of 16 whose words an item would hold at a time
         self.span: Span | None = None
         self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
+        self.tile = self.first_key = Node.index(0)  # of the pass over the keys that is being made
 
     @property
     def loops(self) -> tuple[Node, ...]:
@@ -134,16 +116,17 @@ class Tiles:
         if limits.ends and self.block.op is Op.RANGE:
             self.block = self.blocks - 1 - self.block
         around = frozenset(nest.loops) - {column}
-        first = self.block * self.shape.rows
-        self.span = limits.of_rows(self.row, first, self.shape.rows, around)
+        first = self.block * self.size.rows
+        self.span = limits.of_rows(self.row, first, self.size.rows, around)
 
-    def over_keys(self) -> tuple[Node, Node]:
-        """A loop over the tiles that count for the rows of a block, and the first key of each."""
-        whole = self.moves.loop(-(-loop_size(self.key) // self.shape.keys))
-        if self.span is None:
-            return whole, whole * self.shape.keys
-        split = self.span.substitute(self.batch).loop(whole, self.shape.keys)
-        return split.ranges[0], simplify(split.expr * self.shape.keys)
+    def over_keys(self) -> Node:
+        """Begin a pass: a loop over the tiles of keys that count for the rows of a block."""
+        whole = self.moves.loop(-(-loop_size(self.key) // self.size.columns))
+        self.tile, self.first_key = whole, whole * self.size.columns
+        if self.span is not None:
+            split = self.span.substitute(self.batch).loop(whole, self.size.columns)
+            self.tile, self.first_key = split.ranges[0], simplify(split.expr * self.size.columns)
+        return self.tile
 
     def at(self, node: Node, places: dict[Node, Node]) -> Node:
         """`node` at places of this group's in some loops; nothing is read outside of them."""
@@ -154,16 +137,16 @@ class Tiles:
 
     def is_inside(self, loop: Node, place: Node) -> Node:
         """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
-        if loop is self.key and loop_size(loop) % self.shape.keys == 0:
+        if loop is self.key and loop_size(loop) % self.size.columns == 0:
             return TRUE
         guard = simplify(place < loop_size(loop))
         return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
         """The row of an item that is in the upper or lower half of a product."""
-        number = self.subgroup * self.shape.products + product
+        number = self.subgroup * self.size.each[0] + product
         row, _ = place_in(self.out, self.lane, Node.index(half * 2))
-        return self.block * self.shape.rows + number * self.unit.rows + row
+        return self.block * self.size.rows + number * self.unit.rows + row
 
     def column_of(self, block: int, side: Node) -> Node:
         """One of the two neighbouring columns of eight that an item has."""
@@ -172,17 +155,15 @@ class Tiles:
 
     def halves(self) -> list[tuple[int, int]]:
         """Which products of rows there are, each with its upper and lower half."""
-        return [(product, half) for product in range(self.shape.products) for half in range(2)]
+        return [(product, half) for product in range(self.size.each[0]) for half in range(2)]
 
     def of_rows(self, factor: Node, depth: Node) -> FragmentOperand:
         """A factor of the block's rows, along `depth`."""
-        return self._staged(
-            factor, self.row, self.block * self.shape.rows, self.shape.rows, depth, 1
-        )
+        return self._staged(factor, self.row, self.block * self.size.rows, self.size.rows, depth, 1)
 
-    def of_keys(self, factor: Node, inner: Node, first: Node) -> FragmentOperand:
-        """A factor of the tile of keys from `first` on, along `inner`: a line for each key."""
-        return self._staged(factor, self.key, first, self.shape.keys, inner, BUFFERS)
+    def of_keys(self, factor: Node, inner: Node) -> FragmentOperand:
+        """A factor of the tile of keys, along `inner`: a line for each key."""
+        return self._staged(factor, self.key, self.first_key, self.size.columns, inner, BUFFERS)
 
     def _staged(
         self, factor: Node, loop: Node, first: Node, lines: int, inner: Node, buffers: int
@@ -212,12 +193,12 @@ class Tiles:
             Op.REGISTER, first.dtype, (first, *self.grid, *loops), RegisterRef(self.registers)
         )
 
-    def updated(self, register: Node, value: Node, op: Op, tile: Node, *before: Node) -> Node:
+    def updated(self, register: Node, value: Node, op: Op, *before: Node) -> Node:
         """`register` combined with `value`, after what has happened to it and `before`."""
         if before:
             happened = After.of(register).effects if register.op is Op.AFTER else ()
             register = After(behind_after(register), (*happened, *before)).node()
-        update = Update(register, value, (tile,), op).node()
+        update = Update(register, value, (self.tile,), op).node()
         return After(behind_after(register), (update,)).node()
 
     # -- products -------------------------------------------------------------------------------
@@ -228,7 +209,6 @@ class Tiles:
         steps: int,
         left: Callable[[int, int], list[Node]],
         right: Callable[[int, int], list[Node]],
-        tile: Node,
     ) -> None:
         """Add products to `sums` of each product of rows, by blocks of eight columns.
 
@@ -244,33 +224,50 @@ class Tiles:
                 y = right(block, step)
                 for mine, x in zip(sums, words, strict=True):
                     product = Node(Op.MMA, dtype, (*x, *y), self.unit.name)
-                    mine[block] = self.updated(mine[block], product, Op.ADD, tile, *done)
+                    mine[block] = self.updated(mine[block], product, Op.ADD, *done)
                     now += After.of(mine[block]).effects
             done = now
 
-    def scores(
-        self, rows: FragmentOperand, keys: FragmentOperand, depth: Node, tile: Node
-    ) -> list[list[Node]]:
+    def scores(self, rows: FragmentOperand, keys: FragmentOperand, depth: Node) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that an item has, by eight keys."""
-        again = (tile,) if power_of_two(depth) * self.held > HELD else ()
-        sums = [
-            [self.register(zeros(self.unit), tile)
-             for _ in range(self.shape.keys // self.unit.columns)]
-            for _ in range(self.shape.products)
-        ]  # fmt: skip
+        again = (self.tile,) if power_of_two(depth) * self.held > HELD else ()
+        sums = [self.sums(self.size.columns, self.tile) for _ in range(self.size.each[0])]
         self.add_products(
             sums, loop_size(depth) // EACH,
             lambda product, step: self.words_of_x(rows, product, step, *again),
-            lambda block, step: self.words_of_y(keys, block, step), tile,
+            lambda block, step: self.words_of_y(keys, block, step),
         )  # fmt: skip
         return sums
+
+    def sums(self, columns: int, *loops: Node) -> list[Node]:
+        """Registers for an item's sums of so many columns of a product of rows, first 0."""
+        none = (Node.const(self.unit.sums, 0),) * self.out.count
+        first = Node(Op.STACK, self.unit.sums.vec(self.out.count), none)
+        return [self.register(first, *loops) for _ in range(columns // self.unit.columns)]
+
+    def add_weighed(
+        self, sums: list[list[Node]], weights: list[list[list[Node]]], values: FragmentOperand
+    ) -> list[Node]:
+        """Add weights of a tile's keys times their values to `sums`; the effects.
+
+        `weights` are values by product of rows, half and key. Packed, those of both halves are the
+        words of x in the order in which an item holds sums.
+        """
+        packed = [[self._packed(half) for half in mine] for mine in weights]
+
+        def left(product: int, step: int) -> list[Node]:
+            return [packed[product][n % 2][step * 2 + n // 2] for n in range(4)]
+
+        right = lambda block, step: self.words_of_y(values.swapped(), block, step)
+        self.add_products(sums, self.size.columns // EACH, left, right)
+        return [effect for mine in sums for one in mine for effect in After.of(one).effects]
 
     def words_of_x(
         self, operand: FragmentOperand, product: int, step: int, *again: Node
     ) -> list[Node]:
         """An item's words of the rows of one product; read anew in each step of loops `again`."""
         held, _, _ = self.unit.held
-        line = (self.subgroup * self.shape.products + product) * self.unit.rows
+        line = (self.subgroup * self.size.each[0] + product) * self.unit.rows
         deep = Node.index(step * self.unit.steps)
         words = operand.words(held, self.lane, line, deep, again)
         return [words(Node.index(number)) for number in range(held.count)]
@@ -280,30 +277,40 @@ class Tiles:
         _, held, _ = self.unit.held
         first, second = divmod(block, 2)
         line = Node.index(first * 2 * self.unit.columns)
-        words = operand.words(held.beside(2), self.lane, line, Node.index(step * self.unit.steps))
+        deep = Node.index(step * self.unit.steps)
+        words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
         return [words(Node.index(second * held.count + n)) for n in range(held.count)]
 
-    def packed(self, values: list[Node]) -> list[Node]:
+    def _packed(self, values: list[Node]) -> list[Node]:
         """Neighbouring values as words."""
         return [
             Node(Op.HALVES, dtypes.uint32, tuple(values[n : n + 2]), self.unit.dtype.name)
             for n in range(0, len(values), 2)
         ]
 
+    # -- results --------------------------------------------------------------------------------
+
+    def stores(
+        self, store: Node, total: Node, column: Node, pair: Node,
+        result: Callable[[int, int, int], Node],
+    ) -> list[Node]:  # fmt: skip
+        """The STOREs of neighbouring results, which the loop `pair` goes through.
+
+        `store` is that of `total`, and `result(product, half, block)` what an item has instead.
+        """
+        holed, stores = store.substitute({total: HOLE}), []
+        for product, half in self.halves():
+            for block in range(loop_size(column) // self.unit.columns):
+                places = {self.row: self.row_of(product, half),
+                          column: self.column_of(block, pair)}  # fmt: skip
+                value = result(product, half, block)
+                stores.append(self.at(holed, places).substitute({HOLE: value}))
+        return stores
+
 
 def power_of_two(loop: Node) -> int:
     """How long lines along `loop` are: longer, so that they can be swizzled."""
     return 1 << (loop_size(loop) - 1).bit_length()
-
-
-def words_of_weights(halves: list[list[Node]], step: int) -> list[Node]:
-    """The words of x that the packed values of a product's two rows are, in one step of k."""
-    return [halves[n % 2][step * 2 + n // 2] for n in range(4)]
-
-
-def zeros(unit: MatrixUnit) -> Node:
-    _, _, out = unit.held
-    return Node(Op.STACK, unit.sums.vec(out.count), (Node.const(unit.sums, 0),) * out.count)
 
 
 def quad(value: Node, op: Op) -> Node:

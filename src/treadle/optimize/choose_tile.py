@@ -1,214 +1,205 @@
-"""The tile of a matmul-like nest: how many rows and vectors, and which factor lanes run over.
+"""Tiles of a product, in one hierarchy for every target, and which one it has on a unit.
 
-    best_tiling(moves, nest, problem, parameters)
-        ->  (tile, whether rows and columns are to change places)
+    unit      results that are computed at once: of a matrix unit, a vector, or one of an item
+    each      units that a worker has (a core, an item, a subgroup, a warpgroup), in registers
+    workers   of a workgroup, or the one core
 
-Decided by counting vector instructions: products, loads, and what packing takes.
+    choose(Product(512, 512, 512), vector_unit(target, dtypes.float32), target)
+        ->  Tile((1, 8), (4, 3), (1, 1))                              on a processor
+    choose(Product(4096, 4096, 64), MMA["float16"], target)
+        ->  Tile((16, 8), (4, 4), (2, 4), depth=32, buffers=2)        on matrix units
+
+What a target is quick with is data: a `Tiling` lists levels, the best first, and says by which cost
+one of them is taken, and how slices lie in shared memory (target/matrix.py). Blocks of attention
+have a list of their own (attention_tiles.py): a row of scores stays in one subgroup.
 """
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
-from ..ir.loops import free_ranges, loop_size
-from ..ir.node import Node
-from ..ir.op import Op
-from ..ir.views import Load
-from ..target import Target
-from .matmul_problem import MatmulProblem, lasts
-from .moves import Moves
-from .nest import Nest, gating, reads_of, stride
-from .parameters import Parameters
+from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
 from .records import Record
-from .windows import Windows, find_windows
 
-__all__ = [
-    "Tile", "best_tiling", "choose_tile", "is_at_hand", "is_in_place", "is_scattered",
-    "with_windows",
-]  # fmt: skip
+__all__ = ["Product", "Tile", "choose", "groups_at_a_time", "tiles_near"]
 
-PACK_REUSE = 2
-PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
-SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
-TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
-MIN_RUN = 32  # steps along which a row is read in place
+Pair = tuple[int, int]  # along rows and along columns
+GROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
+MOST, MOST_BUFFERS = 4, 4  # that a search tries
+
+
+class Product(NamedTuple):
+    """What is to be tiled: `batch` products of rows x steps by steps x columns.
+
+    So many products `beside` each other have such a tile each, of the same rows; of all that are
+    computed, so many `sums` are in registers in the end.
+    """
+
+    rows: int
+    columns: int
+    steps: int = 1
+    batch: int = 1
+    beside: int = 1
+    sums: int = 1
+
+    @property
+    def work(self) -> int:
+        """How many multiply-adds it takes."""
+        return self.batch * self.rows * self.columns * self.steps
 
 
 @dataclass(frozen=True)
 class Tile(Record):
-    """`rows` x `vectors` accumulators of `lanes` each."""
+    """What is computed together, in slices of `depth` steps, `buffers` of which are in memory.
+
+    Without slices, `depth` is 0.
+    """
 
     word = "tile"
 
-    rows: int
-    vectors: int
-    lanes: int
+    unit: Pair
+    each: Pair
+    workers: Pair
+    depth: int = 0
+    buffers: int = 1
+
+    @property
+    def rows(self) -> int:
+        return self.unit[0] * self.each[0] * self.workers[0]
 
     @property
     def columns(self) -> int:
-        return self.vectors * self.lanes
+        return self.unit[1] * self.each[1] * self.workers[1]
+
+    def count(self, product: Product) -> int:
+        """How many tiles a product has."""
+        down, across = -(-product.rows // self.rows), -(-product.columns // self.columns)
+        return product.batch * down * across
+
+    def is_for(self, unit: MatrixUnit) -> bool:
+        """Whether it is made of what a unit computes at once."""
+        if unit.memory is None:
+            return self.unit == (unit.rows, unit.columns)
+        rows, columns = self.unit
+        is_one = self.each == (1, 1) and self.workers[1] == 1
+        return is_one and rows == unit.rows and columns <= unit.columns
+
+    def with_each(self, axis: int, count: int) -> Tile:
+        """The tile whose workers have `count` units along an axis."""
+        rows, columns = self.each
+        return replace(self, each=(count, columns) if axis == 0 else (rows, count))
+
+    def slice_bytes(self, itemsize: int, padding: int) -> int:
+        """What a slice takes of shared memory, with `padding` bytes behind each line of a step."""
+        return self.depth * ((self.rows + self.columns) * itemsize + 2 * padding)
 
 
-def best_tiling(
-    moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters
-) -> tuple[Tile, bool]:
-    """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
-    tile = _tile_for(problem, moves.target, parameters)
-    swapped = with_windows(moves, problem.swapped())
-    problem = with_windows(moves, problem)
-    if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
-        return tile, False
-    other = _tile_for(swapped, moves.target, parameters)
-    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
-    # they are turned in registers. What is added to them is read one by one.
-    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
-    apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
-    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
-    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
-    return (other, True) if is_swapped else (tile, False)
+def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
+    """The tile that a product takes of a unit; None if it is too small, or slices are too large."""
+    tiling = unit.tiling
+    if tiling is None or min(product.rows, product.columns, product.steps) < tiling.least:
+        return None
+    cost = _COSTS[tiling.cost]
+    tiles = [(_needed(product, levels, tiling), levels.speed) for levels in tiling.levels]
+    tile, _ = min(tiles, key=lambda one: cost(product, *one, target))
+    if not tiling.turns or target.workgroup is None:
+        return tile
+    return _sliced(product, tile, unit, tiling, target.workgroup)
 
 
-def _packed(problem: MatmulProblem) -> int:
-    """The bytes of memory that packed rows take."""
-    if problem.windows is not None or lasts(problem.x):
-        return 0
-    loops = (*problem.batch, *problem.rows, *problem.steps)
-    return loop_size(*loops) * problem.reduce.dtype.itemsize
+def groups_at_a_time(nbytes: int, group: Workgroup, reserved: int) -> int:
+    """How many workgroups with so much shared memory are on a multiprocessor: two, one or none."""
+    return min(GROUPS_AT_A_TIME, group.shared_bytes // (nbytes + reserved))
 
 
-def _matrices_added(nest: Nest, problem: MatmulProblem) -> int:
-    """How many elements are read for each result beside those of the product."""
-    outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
-    reads = [n for n in outside if n.op is Op.LOAD]
-    rows, columns = frozenset(problem.rows), frozenset(problem.columns)
-    free = free_ranges(nest.node)
-    return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
+def tiles_near(tile: Tile) -> Iterator[Tile]:
+    """Tiles of subgroups with half and twice as many rows, or columns, or slices in memory."""
+    for axis in (0, 1):
+        for count in _half_and_twice(tile.each[axis], MOST):
+            yield tile.with_each(axis, count)
+    for buffers in _half_and_twice(tile.buffers, MOST_BUFFERS):
+        yield replace(tile, buffers=buffers)
 
 
-def with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
-    """The problem, and which windows its rows are, if they are such."""
-    if lasts(problem.x):
-        return problem
-    windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
-    return replace(problem, windows=windows)
+def _half_and_twice(now: int, most: int) -> list[int]:
+    return [count for count in (now // 2, now * 2) if 1 <= count <= most]
 
 
-def _tile_for(problem: MatmulProblem, target: Target, parameters: Parameters) -> Tile:
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    return choose_tile(rows, columns, problem.reduce.dtype.itemsize, target, parameters.tile)
+# -- levels ---------------------------------------------------------------------------------------
 
 
-def choose_tile(
-    rows: int, columns: int, itemsize: int, target: Target, wanted: tuple[int, int] | None,
-    beside: int = 1, sums: int = 1,
-) -> Tile:  # fmt: skip
-    """The tile with the least padding and the most work for each load, or `wanted` (rows, vectors).
-
-    So many products `beside` each other have such a tile each, of the same rows; of all that the
-    nest computes, so many `sums` are in registers in the end.
-    """
-    lanes = min(max(2, target.vector_bytes // itemsize), target.max_lanes)
-    if wanted is not None:
-        height, vectors = wanted
-        return Tile(min(height, rows), min(vectors, -(-columns // lanes)), lanes)
-    registers = target.vector_registers - 4
-    best: tuple[float, Tile] | None = None
-    for vectors in (1, 2, 3, 4):
-        if vectors > 1 and (vectors - 1) * lanes >= columns:
-            continue
-        # One register for each accumulator, for each vector of y, for one element of x, and for
-        # the product of both where that is not added by the same instruction.
-        wide, held = vectors * beside, vectors * sums
-        passing = 1 if target.has_fma else 2
-        fits = min(registers // held, (target.vector_registers - wide - passing) // held)
-        for height in range(1, min(rows, 16, fits) + 1):
-            padded = (
-                -(-rows // height) * height * -(-columns // (vectors * lanes)) * vectors * lanes
-            )
-            waste = padded / (rows * columns)
-            # Each step loads `vectors` registers and `height` scalars for height * vectors FMAs.
-            # Panels of several products are larger than the first-level cache.
-            loads = (wide * min(beside, 2) + height) / (height * wide)
-            idle = max(1.0, 8 / (height * wide))
-            cost = waste * idle * (1 + loads)
-            if best is None or cost < best[0] - 1e-9:
-                best = (cost, Tile(height, vectors, lanes))
-    assert best is not None
-    return best[1]
+def _needed(product: Product, levels: Levels, tiling: Tiling) -> Tile:
+    """The tile of these levels, without units of workers that the product has no use for."""
+    (high, wide), (rows, columns), workers, _ = levels
+    most = lambda size, wide: _most(size, wide, tiling.counts, tiling.fills)
+    if tiling.counts:
+        rows = min(rows, most(product.rows, high * workers[0]))
+        columns = min(columns, most(product.columns, wide * workers[1]))
+    return Tile(levels.unit, (rows, columns), workers)
 
 
-def _cost(problem: MatmulProblem, tile: Tile) -> float:
-    """About how many vector instructions each step takes, packing included."""
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    vectors = -(-columns // tile.columns) * tile.vectors
-    row_tiles = -(-rows // tile.rows)
-    products = row_tiles * tile.rows * vectors
-    loads = row_tiles * vectors / tile.vectors * (tile.rows + tile.vectors)
-    packing = 0.0
-    if not lasts(problem.y):
-        packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
-    # Rows of plain matrices count as packed: nothing is swapped to read those in place.
-    is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
-    if problem.windows is not None:
-        packing += _copying(problem, problem.windows, tile)
-    elif not is_free:
-        packing += rows / tile.lanes * _packing(problem.x, problem.rows, problem.steps, tile)
-    return max(products, loads) + packing
+def _most(size: int, wide: int, counts: tuple[int, ...], fills: bool) -> int:
+    """Which of `counts` times `wide` is the least to reach `size`, or the most to be filled."""
+    if fills:
+        return counts[max(0, bisect_right(counts, size // wide) - 1)]
+    return counts[min(len(counts) - 1, bisect_left(counts, -(-size // wide)))]
 
 
-def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
-    """About how many instructions each step takes for the copy of an image, turned in squares."""
-    if windows.is_in_place:
-        return 0.0
-    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
-    return 2 * PACK * loop_size(*loops) / tile.lanes / loop_size(*problem.steps)
+def _sliced(
+    product: Product, tile: Tile, unit: MatrixUnit, tiling: Tiling, group: Workgroup
+) -> Tile | None:
+    """The tile with the deepest slices that fit, and as many of them as are of use."""
+    most = _most(product.steps, unit.steps, tiling.turns, tiling.fills)
+    for turns in sorted((n for n in tiling.turns if n <= most), reverse=True):
+        tile = replace(tile, depth=turns * unit.steps)
+        nbytes = tile.slice_bytes(unit.dtype.itemsize, tiling.padding)
+        if nbytes <= group.shared_bytes:
+            room = group.shared_bytes // tiling.groups - tiling.reserved
+            buffers = min(tiling.buffers, room // nbytes, -(-product.steps // tile.depth))
+            return replace(tile, buffers=max(1, buffers))
+    return None
 
 
-def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
-    """Whether a factor is packed element by element, since it is contiguous in neither."""
-    inner = (along[-1], steps[-1])
-    return not any(all(stride(i, r) == 1 for i in reads_of(factor)) for r in inner)
+# -- costs ----------------------------------------------------------------------------------------
 
 
-def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
-    """About how many instructions it takes to pack a vector of a factor."""
-    reads = reads_of(factor)
-    is_long = loop_size(along[-1]) >= tile.lanes or len(along) == 1
-    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
-        if len(along) == 1:
-            return PACK
-        # Borders, and rows that end within vectors, are masks.
-        return (2 if loop_size(along[-1]) % tile.lanes == 0 or not gating(factor) else 3) * PACK
-    is_run = loop_size(steps[-1]) >= tile.lanes // 2 or len(steps) == 1
-    is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
-    return 2 * PACK if is_turned else 2 * tile.lanes  # else element by element
+def _missing(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How many workgroups are missing to keep all of the processor at work."""
+    return max(0, _busy(target) - tile.count(product))
 
 
-def is_in_place(problem: MatmulProblem, tile: Tile) -> bool:
-    """Whether rows are read where they are: too few panels use them for packing to be worth it.
-
-    Where that is in several loops, rows lie along the steps, so that each is read line by line.
-    """
-    if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
-        return False
-    if len(problem.steps) == 1:
-        return True
-    last = problem.steps[-1]
-    is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
-    return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)
+def _time(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How long all workgroups take, of which as many run at a time as keep the processor busy."""
+    turns = math.ceil(tile.count(product) / _busy(target))
+    return turns * tile.rows * tile.columns / speed
 
 
-def is_at_hand(problem: MatmulProblem, target: Target) -> bool:
-    """Whether rows of memory, each contiguous, are read as quickly where they are.
+def _busy(target: Target) -> int:
+    return 1 if target.workgroup is None else target.workgroup.busy
 
-    They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
-    that, half of the rows would come from the cache of another core, and be packed into it.
-    """
-    x, steps = problem.x, problem.steps
-    if len(steps) != 1 or x.op is not Op.LOAD or lasts(x):
-        return False
-    if stride(Load.of(x).index, *steps) != 1:
-        return False
-    return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2
+
+def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
+    """How many instructions a product takes for each multiply-add, with padding."""
+    rows, vectors = tile.each
+    wide, passing = vectors * product.beside, 1 if target.has_fma else 2
+    # One register for each accumulator, for each vector of y, for one element of x, and for the
+    # product of both where that is not added by the same instruction.
+    others = max(FEW_REGISTERS, wide + passing)
+    if rows * vectors * product.sums > target.vector_registers - others:
+        return math.inf
+    computed = tile.count(product) * tile.rows * tile.columns
+    waste = computed / (product.batch * product.rows * product.columns)
+    # Each step loads `wide` registers and `rows` scalars for rows * wide FMAs. Panels of several
+    # products are larger than the first-level cache.
+    loads = (wide * min(product.beside, 2) + rows) / (rows * wide)
+    idle = max(1.0, 8 / (rows * wide))
+    return round(waste * idle * (1 + loads), 9)
+
+
+_COSTS: dict[str, Callable[[Product, Tile, float, Target], float]] = {
+    "groups": _missing, "time": _time, "loads": _loads,
+}  # fmt: skip

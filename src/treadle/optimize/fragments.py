@@ -19,20 +19,19 @@ from typing import Literal
 
 from ..dtype import dtypes
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split, digits_of, loop_size
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..target import LDMATRIX, Fragment
-from .k_tiling import fill_of, is_contiguous
+from ..target import LDMATRIX, LINE_PADDING, Fragment
+from .k_tiling import fill_of, filled_at, is_contiguous, lines_of, pieces
 from .moves import Moves
-from .unit_loops import number_in, place_in
+from .unit_loops import place_in
 
-__all__ = ["FragmentOperand", "most_bytes", "staged"]
+__all__ = ["FragmentOperand", "staged"]
 
 PIECE = 16  # bytes that are copied at a time
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
-PADDING = 32  # bytes behind a line: four lines of neighbouring words are in different banks then
 WORD = 4
 
 Arrangement = Literal["lines", "panels", "columns"]
@@ -72,7 +71,7 @@ class FragmentOperand:
         if self.arrangement == "columns":
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
         assert LDMATRIX.gives(held)
-        item = number_in(held.lanes, lane)
+        item = number_of(lane[::-1])
         named = simplify(item // LDMATRIX.lines)  # the matrix of which this item names a line
         own = simplify(item % LDMATRIX.lines)  # and which line
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
@@ -110,29 +109,23 @@ def staged(
     Each of `items` copies whole pieces along what is contiguous in memory: k, or neighbouring
     lines.
     """
-    mine = tuple(r for r in line.ranges if r.arg.kind != "grid")
-    lines, width = loop_size(*mine), factor.dtype.itemsize
+    lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
     each = PIECE // width
-    item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
-    pieces = lines * depth // each
-    turns = -(-pieces // items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else None
-    piece = item if turn is None else turn * items + item
+    mine = pieces(moves, items, lines * depth // each, each)
     # What items too many read is not stored, but is there to be read.
     if is_contiguous(factor, inner):
         arrangement, sizes = "lines", (lines, depth)
-        deep, place = piece % (depth // each) * each + lane, piece // (depth // each) % lines
+        deep, place = mine.along(depth)
+        place = place % lines
     else:
         arrangement, sizes = _across(lines, depth, width)
-        deep, place = piece // (lines // each) % depth, piece % (lines // each) * each + lane
-    split = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
-    filled = factor.substitute({r: simplify(value) for r, value in split.items()})
-    gate = TRUE if turns * items == pieces else simplify(piece < pieces)
-    closed = (item, lane) if turn is None else (turn, item, lane)
+        place, deep = mine.along(lines)
+        deep = deep % depth
+    filled = filled_at(factor, line, inner, place, deep)
     index = _place(sizes, arrangement, place, deep)
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
     arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
-    src = (filled, gate, *index, *(Node.index(0) for _ in sizes), *closed)
+    src = (filled, mine.gate, *index, *(Node.index(0) for _ in sizes), *mine.loops)
     return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
 
 
@@ -141,11 +134,6 @@ def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int,
     if width == 1:
         return "lines", (lines, depth)
     if width > 2:
-        return "columns", (depth, lines + PADDING // width)
+        return "columns", (depth, lines + LINE_PADDING // width)
     panel = min(lines, WIDEST_LINE // width)
     return "panels", (lines // panel, depth, panel)
-
-
-def most_bytes(lines: int, depth: int, width: int) -> int:
-    """How much memory a slice of elements of `width` bytes takes, however it lies."""
-    return lines * depth * width + (depth * PADDING if width > 2 else 0)

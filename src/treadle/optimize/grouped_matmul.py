@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce
 from ..target import Target
-from .choose_tile import Tile, choose_tile, is_at_hand, is_in_place
+from .choose_tile import Tile
+from .matmul_cost import is_at_hand, is_in_place, tile_of_vectors
 from .matmul_packing import pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, uses
 from .matmul_tiling import tile_loops
@@ -35,11 +36,9 @@ def tile_grouped_matmul(moves: Moves, nest: Nest, target: Target, parameters: Pa
     if len(problems) < 2:
         return False
     continued = len(_products_first(moves.root, problems))
-    rows, columns = loop_size(*problems[0].rows), loop_size(*problems[0].columns)
     beside = max(sum(p.steps == q.steps for q in problems) for p in problems)
-    itemsize = problems[0].reduce.dtype.itemsize
-    sums = len(problems) - continued
-    tile = choose_tile(rows, columns, itemsize, target, parameters.tile, beside, sums)
+    product = problems[0].product._replace(beside=beside, sums=len(problems) - continued)
+    tile = tile_of_vectors(product, problems[0].reduce.dtype, target, parameters.tile)
     moves.make(TileGroupedMatmul(moves.number_of(nest), tile))
     return True
 

@@ -23,17 +23,11 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce
 from ..target import Target
-from .choose_tile import (
-    Tile,
-    best_tiling,
-    is_at_hand,
-    is_in_place,
-    is_scattered,
-    with_windows,
-)  # fmt: skip
+from .choose_tile import Tile
 from .hoist_masks import HoistMasks
 from .loop_digits import merge_all
 from .loop_moves import order_steps
+from .matmul_cost import best_tiling, is_at_hand, is_in_place, is_scattered, with_windows
 from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, recognise, uses
 from .matmul_tiling import parts_of_panels, tile_loops
@@ -58,15 +52,15 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters
     problem = recognise(nest)
     if problem is None:
         return False
-    rows, columns, steps = (loop_size(*r) for r in (problem.rows, problem.columns, problem.steps))
-    if rows * columns * steps * loop_size(*problem.batch) < MIN_WORK or rows < 2 or columns < 4:
+    product = problem.product
+    if product.work < MIN_WORK or product.rows < 2 or product.columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
     tile, is_swapped = best_tiling(moves, nest, problem, parameters)
     limit = max(256, parameters.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
-    if steps > limit:
+    if product.steps > limit:
         shown = problem.swapped() if is_swapped else problem
-        if _cut_reduction(moves, shown, -(-steps // limit)):
+        if _cut_reduction(moves, shown, -(-product.steps // limit)):
             return True
     problem = problem.swapped() if is_swapped else problem
     number, rows_are = moves.number_of(moves.now(nest)), _rows(moves, problem, tile)
@@ -215,7 +209,7 @@ def _with_image(
     """The problem with its rows read from the image, or from one copy of it."""
     x, tile = problem.x, move.tile
     if move.rows == "image":
-        x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.lanes)
+        x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.unit[1])
     old = problem.reduce
     reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)
     moves.root = moves.root.substitute({old: reduce})

@@ -52,7 +52,7 @@ def pack_columns(
     fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
     if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
         # Rows that lie along steps are transposed, a square at a time.
-        fill |= _in_squares(moves, y, steps, tile.lanes)
+        fill |= _in_squares(moves, y, steps, tile.unit[1])
     scope, around = ("shared", ()) if around is None else ("grid", around)
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill

@@ -13,6 +13,7 @@ from ..ir.loops import closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
+from .choose_tile import Product
 from .nest import Nest, reads_of, stride
 from .windows import Windows
 
@@ -36,6 +37,12 @@ class MatmulProblem:
     @property
     def steps(self) -> tuple[Node, ...]:
         return closed_ranges(self.reduce)
+
+    @property
+    def product(self) -> Product:
+        """Its sizes."""
+        loops = (self.rows, self.columns, self.steps, self.batch)
+        return Product(*(loop_size(*each) for each in loops))
 
     def swapped(self) -> MatmulProblem:
         """The same with rows as columns."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.args import RangeKind
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size
 from ..ir.node import Node
@@ -14,7 +15,7 @@ from .choose_tile import Tile
 from .matmul_problem import MatmulProblem
 from .moves import Moves
 
-__all__ = ["LoopTiling", "parts_of_panels", "tile_loops"]
+__all__ = ["LoopTiling", "in_panel", "parts_of_panels", "tile_loops"]
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
@@ -59,9 +60,7 @@ def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     for r in (*problem.batch, *outer_columns):
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
-    column_split = moves.tiled(
-        loop_size(*columns), (tile.vectors, "unroll"), (tile.lanes, "vector"), outer="grid"
-    )
+    column_split = moves.tiled(loop_size(*columns), *in_panel(tile), outer="grid")
     splits.update(moves.flatten(columns, column_split))
     image_split = _image_split(moves, loop_size(*images), parts)
     splits.update(moves.flatten(images, image_split))
@@ -77,6 +76,11 @@ def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
     moves.order_loops(nest, tuple(sorted(nest.loops, key=order)))
     return LoopTiling(row_split, column_split, splits, rows[0])
+
+
+def in_panel(tile: Tile) -> tuple[tuple[int, RangeKind], ...]:
+    """The loops of a panel's columns: its vectors, and the lanes of each."""
+    return (tile.each[1], "unroll"), (tile.unit[1], "vector")
 
 
 def _panel_loops(

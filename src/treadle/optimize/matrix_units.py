@@ -8,87 +8,56 @@ products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are
 one is multiplied.
 
 What each item of a subgroup holds, words of 32 bits of both factors and sums of the output, is said
-by the unit's maps (target/matrix.py): for mma.sync with g = lane // 4, t = lane % 4 and k counted
-in words:
-
-    x     rows g and g + 8, in k t and t + 4       four words
-    y     column g, in k t and t + 4               two words
-    out   rows g and g + 8, columns 2t and 2t + 1  four sums
-
-An MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds
-them up, and EXTRACT takes one.
+by the unit's maps (target/matrix.py). An MMA has these words as sources and gives the sums of one
+product; a REDUCE over the slices adds them up, and EXTRACT takes one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from ..dtype import DType
-from ..ir.args import RangeKind
 from ..ir.conditions import parts
-from ..ir.loops import Split, loop_size, number_of
+from ..ir.loops import Split, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import operand
-from ..target import Fragment, MatrixUnit, Target
+from ..target import MatrixUnit, Target
+from .choose_tile import Tile, tiles_near
 from .fragments import staged
 from .hoist_masks import masked
-from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem, recognise
-from .moves import Move, Moves
-from .nest import Nest
-from .unit_loops import UnitLoops, extents, order_items, unit_loops
-from .unit_tiles import GroupTile, choose_for_unit, tiles_near
+from .k_tiling import TiledProduct, TileForGroups, tile_product
+from .matmul_problem import MatmulProblem
+from .moves import Moves
+from .unit_loops import UnitLoops, unit_loops
 
-__all__ = ["TileForUnits", "narrowed", "tile_for_matrix_units", "unit_for"]
-
-BAND = 8  # tiles of rows
-
-
-def tile_for_matrix_units(moves: Moves, nest: Nest, problem: MatmulProblem, target: Target) -> bool:
-    """Put the problem of a nest on matrix units if the target has them; says whether it did."""
-    unit = unit_for(problem, target.matrix_units)
-    tile = unit and choose_for_unit(problem, unit, target)
-    if tile is None:
-        return False
-    moves.make(TileForUnits(moves.number_of(nest), tile))
-    return True
+__all__ = ["TileForUnits", "narrow_factors", "narrowed", "unit_for"]
 
 
 @dataclass(frozen=True)
-class TileForUnits(Move):
+class TileForUnits(TileForGroups):
     """The matrix units of subgroups compute tiles of a product. Then it is scheduled."""
 
     word = "matrix_units"
-
-    nest: int
-    tile: GroupTile
+    who = "matrix units"
 
     def forms(self) -> tuple[TileForUnits, ...]:
         """Tiles of half and of twice as many rows, or columns, or slices in memory."""
         return tuple(replace(self, tile=tile) for tile in tiles_near(self.tile))
 
-    def apply(self, moves: Moves) -> None:
-        problem = recognise(moves.nest_of(self.nest))
-        unit = problem and unit_for(problem, moves.target.matrix_units)
-        if problem is None or unit is None or not self.tile.is_for(unit):
-            raise ValueError(
-                f"{self}: the nest is no product that matrix units compute in such tiles"
-            )
-        _apply(moves, problem, unit, self.tile)
+    @staticmethod
+    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
+        return unit_for(problem, target.matrix_units)
 
-
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
-    rows = loop_size(*problem.rows)
-    _, _, out = unit.held
-    row = moves.tiled(rows, *_of_rows(tile, out, rows), outer="grid")
-    column = moves.tiled(loop_size(*problem.columns), *_of_columns(tile, out), outer="grid")
-    tiled = tile_product(moves, problem, row, column, tile.depth)
-    loops = unit_loops(row, column, out)
-    order_items(moves, row, (loops.rows[0], loops.columns[0], *loops.lane[::-1]))
-    total = _product(moves, tiled, row, column, loops, unit, tile)
-    moves.root = moves.root.substitute({tiled.reduce: total})
+    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
+        _, _, out = unit.held
+        whole = out.tiled(self.tile.each, self.tile.workers)
+        tiled = tile_product(moves, problem, whole, self.tile.depth, "unroll", "vector")
+        loops = unit_loops(tiled.row, tiled.column, out)
+        total = _product(moves, tiled, loops, unit, self.tile)
+        moves.root = moves.root.substitute({tiled.reduce: total})
 
 
 def unit_for(problem: MatmulProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
@@ -120,31 +89,24 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def _of_rows(tile: GroupTile, out: Fragment, rows: int) -> tuple[tuple[int, RangeKind], ...]:
-    """Tile of a band, subgroup, product, and the rows of it."""
-    band = math.gcd(math.ceil(rows / tile.rows), BAND)
-    workers, each = tile.workers[0], tile.each[0]
-    return (band, "grid"), (workers, "local"), (each, "unroll"), *extents(out, 0)
-
-
-def _of_columns(tile: GroupTile, out: Fragment) -> tuple[tuple[int, RangeKind], ...]:
-    """Subgroup, product, and the columns of it."""
-    return (tile.workers[1], "local"), (tile.each[1], "unroll"), *extents(out, 1, "vector")
+def narrow_factors(tiled: TiledProduct, unit: MatrixUnit) -> Iterator[tuple[Node, Split]]:
+    """Both factors as a unit takes them, each with its lines."""
+    for factor, line in ((tiled.x, tiled.row), (tiled.y, tiled.column)):
+        narrow = narrowed(factor, unit.dtype)
+        assert narrow is not None  # masks do not change that
+        yield narrow, line
 
 
 def _product(
-    moves: Moves, tiled: TiledProduct, row: Split, column: Split, loops: UnitLoops,
-    unit: MatrixUnit, tile: GroupTile,
-) -> Node:  # fmt: skip
+    moves: Moves, tiled: TiledProduct, loops: UnitLoops, unit: MatrixUnit, tile: Tile
+) -> Node:
     """One result of the item, of those that its products have."""
     of_x, of_y, out = unit.held
     step = moves.loop(tile.depth // unit.steps)
     items = math.prod(tile.workers) * out.width
     x, y = (
-        staged(
-            moves, _narrow(factor, unit.dtype), line, tiled.inner, tile.depth, items, tile.buffers
-        )
-        for factor, line in ((tiled.x, row), (tiled.y, column))
+        staged(moves, factor, line, tiled.inner, tile.depth, items, tile.buffers)
+        for factor, line in narrow_factors(tiled, unit)
     )
     deep, first = step * unit.steps, Node.index(0)
     read = x.words(of_x, loops.lane, number_of(loops.rows) * unit.rows, deep)
@@ -153,16 +115,10 @@ def _product(
     at = wide * tile.each[1]
     if several:  # two neighbouring products have their words read at once
         at, first = at + several[0] // 2 * 2, several[0] % 2 * of_y.count
-        of_y = of_y.beside(2)
+        of_y = of_y.tiled((2, 1))
     read = y.words(of_y, loops.lane, at * unit.columns, deep)
     words += [read(first + number) for number in range(unit.held[1].count)]
     sums = Node(Op.MMA, unit.sums.vec(out.count), tuple(words), unit.name)
     along = (step,) if tiled.outer is None else (tiled.outer, step)
     total = Node(Op.REDUCE, sums.dtype, (sums, *along), tiled.reduce.arg)
     return Node(Op.EXTRACT, unit.sums, (total, loops.element)).cast(tiled.reduce.dtype)
-
-
-def _narrow(factor: Node, dtype: DType) -> Node:
-    narrow = narrowed(factor, dtype)
-    assert narrow is not None  # masks do not change that
-    return narrow

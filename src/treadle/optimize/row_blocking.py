@@ -25,10 +25,12 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import End, Load, Reduce, Stage, Store
 from ..target import Target
-from .choose_tile import Tile, choose_tile
+from .choose_tile import Product, Tile
 from .masked_bounds import Span, limits_of
+from .matmul_cost import tile_of_vectors
 from .matmul_packing import pack_columns
 from .matmul_problem import factors_of
+from .matmul_tiling import in_panel
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
@@ -84,8 +86,8 @@ def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parame
     others = loop_size(*around)
     fits = max(1, min(fits, size // -(-MIN_ITEMS // others), size))
     longest = max(n.arg.sizes[0] for n in rows)
-    itemsize = max(n.dtype.itemsize for n in rows)
-    tile = choose_tile(size, longest, itemsize, target, parameters.tile)
+    dtype = max((n.dtype for n in rows), key=lambda dtype: dtype.itemsize)
+    tile = tile_of_vectors(Product(size, longest), dtype, target, parameters.tile)
     if fits < tile.rows:
         return fits
     blocks = -(-size // (fits // tile.rows * tile.rows))
@@ -300,11 +302,11 @@ class Blocks:
     def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, closed_ranges(reduce)
-        size, itemsize = loop_size(column), reduce.dtype.itemsize
-        tile = choose_tile(self.rows, size, itemsize, self.target, self.tile)
-        tile = Tile(math.gcd(tile.rows, self.rows), tile.vectors, tile.lanes)
+        product = Product(self.rows, loop_size(column))
+        tile = tile_of_vectors(product, reduce.dtype, self.target, self.tile)
+        tile = tile.with_each(0, math.gcd(tile.rows, self.rows))
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
-        columns = moves.tiled(loop_size(column), (tile.vectors, "unroll"), (tile.lanes, "vector"))
+        columns = moves.tiled(loop_size(column), *in_panel(tile))
         if column not in self.part_columns:
             self._note(columns)
         take("matmul_tile")

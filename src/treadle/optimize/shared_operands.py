@@ -12,17 +12,17 @@ and so does the engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
-from ..ir.loops import TRUE, Split, digits_of, loop_size
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import Stage
 from ..target import WGMMA_ROWS
-from .k_tiling import TiledProduct, fill_of, is_contiguous
+from .k_tiling import TiledProduct, fill_of, filled_at, is_contiguous, lines_of, pieces
 from .moves import Moves
 
 __all__ = ["HELD", "PIECE", "ROW", "SharedOperand", "SourceTensor", "bulk", "stored", "tensor_of"]
@@ -32,11 +32,7 @@ BLOCK = WGMMA_ROWS.together * ROW  # what is swizzled together
 TURNED = WGMMA_ROWS.turned  # bytes of the elements that units take with lines side by side
 HELD = 4  # and of those that items take so, to hold them
 MOST_AXES = 5
-_LOST, _INFINITY, _NAN = (
-    13,
-    0x7F800000,
-    0x7FC00000,
-)  # of float32: bits that TF32 has not, two values
+_LOST, _INFINITY, _NAN = 13, 0x7F800000, 0x7FC00000  # of float32: bits that TF32 has not; values
 LONGEST = 1 << 31  # elements of an axis
 
 
@@ -87,39 +83,29 @@ def stored(
 
     So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
-    mine = _tile_of(line)
-    lines = loop_size(*mine)
+    lines, here = loop_size(*lines_of(line)), lines_of(line)[-1]
     wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
+    along_steps = is_contiguous(factor, inner)
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
-    is_turned = can_turn and not is_contiguous(factor, inner) and is_contiguous(factor, mine[-1])
-    item, lane = moves.loop(items, "local"), moves.loop(each, "vector")
-    turns = -(-lines * depth // each // items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else None
-    piece = item if turn is None else turn * items + item
-    along, across = piece % (wide // each) * each + lane, piece // (wide // each)
+    is_turned = can_turn and not along_steps and is_contiguous(factor, here)
+    mine = pieces(moves, items, lines * depth // each, each)
+    along, across = mine.along(wide)
     if is_turned:
         deep, place = across % depth, across // depth * wide + along
-    elif is_contiguous(factor, inner):
+    elif along_steps:
         deep, place = along, across
     else:  # neighbours read neighbouring lines, if nothing else
-        deep, place = piece // lines * each + lane, piece % lines
+        deep, place = mine.number // lines * each + mine.lane, mine.number % lines
     deep, place = simplify(deep), simplify(place)
-    where = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
-    filled = factor.substitute({r: simplify(value) for r, value in where.items()})
+    filled = filled_at(factor, line, inner, place, deep)
     if filled.dtype is dtypes.float32:
         filled = _as_tf32(filled)
-    total = lines * depth // each
-    gate = TRUE if turns * items == total else simplify(piece < total)
-    closed = (item, lane) if turn is None else (turn, item, lane)
-    zeros = (Node.index(0),) * 3
     sizes = _sizes(lines, depth, wide, is_turned)
-    runs = is_turned or is_contiguous(factor, inner)
-    if runs and fill_of(filled, buffers) == "copies":
-        arg = StageArg("shared", sizes, buffers, "copies", ROW)
-    else:
-        arg = StageArg("shared", sizes, swizzle=ROW)
-    places = _place(place, deep, wide, is_turned)
-    stage = Stage(filled, gate, places, zeros, closed, arg, factor.dtype).node()
+    is_copied = (is_turned or along_steps) and fill_of(filled, buffers) == "copies"
+    arg = StageArg("shared", sizes, swizzle=ROW)
+    arg = replace(arg, buffers=buffers, fill="copies") if is_copied else arg
+    places, zeros = _place(place, deep, wide, is_turned), (Node.index(0),) * 3
+    stage = Stage(filled, mine.gate, places, zeros, mine.loops, arg, factor.dtype).node()
     return SharedOperand(stage, lines, depth, is_turned)
 
 
@@ -129,11 +115,6 @@ def _as_tf32(value: Node) -> Node:
     near = (bits + (1 << _LOST - 1)) & -(1 << _LOST)
     is_nan = (bits & 0x7FFFFFFF) > _INFINITY
     return is_nan.where(bits | _NAN, near).bitcast(value.dtype)
-
-
-def _tile_of(line: Split) -> tuple[Node, ...]:
-    """The loops of a tile's lines."""
-    return tuple(r for r in line.ranges if r.arg.kind != "grid")
 
 
 # -- by bulk copies -------------------------------------------------------------------------------
@@ -191,7 +172,7 @@ def bulk(
 ) -> SharedOperand:
     """The slices of a tensor for one tile of lines, so many of them in memory at a time."""
     assert tiled.outer is not None
-    mine, dtype = _tile_of(line), tensor.memory.dtype
+    mine, dtype = lines_of(line), tensor.memory.dtype
     lines, wide = loop_size(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
     step, turn = tiled.outer * depth, None

@@ -13,10 +13,9 @@ from ..ir.args import RangeKind
 from ..ir.loops import Split
 from ..ir.node import Node
 from ..ir.rules.index import simplify
-from ..target import Digit, Fragment
-from .moves import Moves
+from ..target import Fragment
 
-__all__ = ["UnitLoops", "extents", "number_in", "order_items", "place_in", "unit_loops"]
+__all__ = ["UnitLoops", "extents", "place_in", "unit_loops"]
 
 
 def extents(
@@ -60,27 +59,6 @@ def unit_loops(row: Split, column: Split, out: Fragment) -> UnitLoops:
                 element = element + loop * part.weight
     digits = tuple(lane[weight] for weight in sorted(lane))
     return UnitLoops(outer[0], outer[1], digits, simplify(element))
-
-
-def order_items(moves: Moves, row: Split, items: tuple[Node, ...]) -> None:
-    """Number items by these loops, the outermost first, so that subgroups are neighbours.
-
-    Groups go down the tiles of a band, the last of the rows' loops over groups, before they go on
-    to the next column of tiles: those that run at a time read fewer lines of x and y in all.
-    """
-    nest = moves.nest_with(*items)
-    band = tuple(r for r in row.ranges if r.arg.kind == "grid")[-1:]
-    groups = (*(r for r in nest.loops if r.arg.kind == "grid" and r not in band), *band)
-    rest = tuple(r for r in nest.loops if r not in items and r not in groups)
-    moves.order_loops(nest, (*groups, *items, *rest))
-
-
-def number_in(digits: tuple[Digit, ...], values: tuple[Node, ...]) -> Node:
-    """The number that has such values as digits, the lowest first."""
-    number, weight = Node.index(0), 1
-    for digit, value in zip(digits, values, strict=True):
-        number, weight = number + value * weight, weight * digit.extent
-    return number
 
 
 def place_in(held: Fragment, lane: tuple[Node, ...], number: Node) -> tuple[Node, Node]:

@@ -7,13 +7,9 @@ its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes:
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
-What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py): for
-wgmma with warp = item // 32, g = item % 32 // 4 and t = item % 4
-
-    out   rows 16 warp + g and the same + 8, columns 2t and 2t + 1 of each 8
-
-A WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
-slices adds them up, and EXTRACT takes one.
+What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py). A WGMMA
+has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the slices
+adds them up, and EXTRACT takes one.
 
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
 nothing else (lower/bulk_copy_producer.py). What is computed or masked, the items store themselves.
@@ -24,108 +20,70 @@ y has its rows as columns if it is such a factor, and x is not. Of two such fact
 turned in memory before, and so is what the copy engine does not bring, if enough is multiplied with
 it (packed_operands.py); else the items turn both as they store them.
 
-Why these tiles, and what they can reach at most; none of it has been measured. A multiprocessor
-multiplies 64 x 256 by 32 bytes of k in 128 cycles (989 TFLOP/s of halves are 2,048 products a cycle
-of each of 132, at 1.83 GHz). For one slice of 128 x 256 by 128 bytes of k that is:
-
-    units           2 x 4 products of 128 cycles                                      1,024 cycles
-    shared memory   8 x (64 + 256) x 32 bytes read and 48 KiB written, 128 a cycle    1,024 cycles
-    L2 cache        48 KiB, 48 bytes a cycle; with 5,120 a cycle in all, 38.8 each    1,267 cycles
-
-Tiles of 128 x 128 need 64 bytes a cycle of the L2 cache, and 96 instead of 80 to be read of shared
-memory. So it is the L2 cache that limits: 81 % of the units' peak if it gives as much as A100's, in
-which a launch of 4096 x 4096 is busy for 3.88 of 4 tiles in a row, each of 65,536 cycles of the
-units and about 4,000 to begin and to end: 81 % x 97 % x 94 % = 74 %, and 76 % at 8192. The way to
-more is that two groups copy half of y each for both (clusters, 32 bytes a cycle), not done here.
-Four buffers hold 3,072 cycles of work ahead of the units, three times what a copy takes to come.
-Sums are 128 registers of each item, which is why a producer leaves it some of its own.
+Why these tiles, and what they can reach at most, is on the page docs/design/nvidia.md.
 """
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Self
 
 from ..ir.args import WgmmaArg
 from ..ir.choices import take
-from ..ir.loops import Split, loop_size
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Digit, Fragment, MatrixUnit, Target
-from .k_tiling import TiledProduct, tile_product
-from .matmul_problem import MatmulProblem, recognise
-from .matrix_units import narrowed, unit_for
-from .moves import Move, Moves
-from .nest import Nest, stride
+from .choose_tile import Tile
+from .k_tiling import TiledProduct, TileForGroups, tile_product
+from .matmul_problem import MatmulProblem
+from .matrix_units import narrow_factors, narrowed, unit_for
+from .moves import Moves
+from .nest import stride
 from .packed_operands import packed
 from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
-from .unit_loops import UnitLoops, extents, order_items, place_in, unit_loops
-from .unit_tiles import GroupTile, choose_for_unit
+from .unit_loops import place_in
 
-__all__ = ["TileForWarpgroups", "tile_for_warpgroup_units"]
+__all__ = ["TileForWarpgroups"]
 
 WARPS, ITEMS = 4, 128  # of a warpgroup
-BAND = 8  # tiles of rows
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
 
 
-def tile_for_warpgroup_units(
-    moves: Moves, nest: Nest, problem: MatmulProblem, target: Target
-) -> bool:
-    """Put the problem of a nest on units of warpgroups if there are any; says whether it did."""
-    unit = unit_for(problem, target.warpgroup_units)
-    if unit is None:
-        return False
-    is_swapped = _is_better_swapped(problem, unit)
-    problem = problem.swapped() if is_swapped else problem
-    tile = choose_for_unit(problem, unit, target)
-    if tile is None:
-        return False
-    moves.make(TileForWarpgroups(moves.number_of(nest), tile, is_swapped))
-    return True
-
-
 @dataclass(frozen=True)
-class TileForWarpgroups(Move):
+class TileForWarpgroups(TileForGroups):
     """The units of warpgroups compute tiles of a product. Then it is scheduled."""
 
     word = "warpgroup_units"
+    who = "warpgroups"
 
-    nest: int
-    tile: GroupTile
     is_swapped: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:
         return (self.word, "swapped_matmul") if self.is_swapped else (self.word,)
 
-    def apply(self, moves: Moves) -> None:
-        problem = recognise(moves.nest_of(self.nest))
-        unit = problem and unit_for(problem, moves.target.warpgroup_units)
-        if problem is None or unit is None or not self.tile.is_for(unit):
-            raise ValueError(
-                f"{self}: the nest is no product that warpgroups compute in such tiles"
-            )
-        _apply(moves, problem.swapped() if self.is_swapped else problem, unit, self.tile)
+    @classmethod
+    def chosen(cls, nest: int, problem: MatmulProblem, target: Target) -> Self | None:
+        unit = cls.unit_for(problem, target)
+        is_swapped = unit is not None and _is_better_swapped(problem, unit)
+        move = super().chosen(nest, problem.swapped() if is_swapped else problem, target)
+        return move and replace(move, is_swapped=is_swapped)
 
+    @staticmethod
+    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
+        return unit_for(problem, target.warpgroup_units)
 
-def _apply(moves: Moves, problem: MatmulProblem, unit: MatrixUnit, tile: GroupTile) -> None:
-    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    tensors = _tensors_if_enough(problem, unit)
-    is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
-    along_rows = _is_along(moves, problem.rows)
-    out = _results(tile, unit, is_held)
-    band = (math.gcd(math.ceil(rows / tile.rows), BAND), "grid")
-    of_rows = extents(out, 0, "vector" if along_rows else "unroll")
-    of_columns = extents(out, 1, "unroll" if along_rows else "vector")
-    row = moves.tiled(rows, band, *of_rows, outer="grid")
-    column = moves.tiled(columns, *of_columns, outer="grid")
-    tiled = tile_product(moves, problem, row, column, tile.depth)
-    loops = unit_loops(row, column, out)
-    order_items(moves, row, loops.lane[::-1])
-    x, y = _operands(moves, tiled, (row, column), tensors, unit, tile)
-    total = _product(tiled, loops, out, x, y, unit, is_held)
-    moves.root = moves.root.substitute({tiled.reduce: total})
+    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
+        problem = problem.swapped() if self.is_swapped else problem
+        tensors = _tensors_if_enough(problem, unit)
+        is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
+        kinds = ("vector", "unroll") if _is_along(moves, problem.rows) else ("unroll", "vector")
+        out = _results(self.tile, unit, is_held)
+        tiled = tile_product(moves, problem, out, self.tile.depth, *kinds)
+        x, y = _operands(moves, tiled, tensors, unit, self.tile)
+        total = _product(tiled, out, x, y, unit, is_held)
+        moves.root = moves.root.substitute({tiled.reduce: total})
 
 
 Tensors = tuple[SourceTensor, SourceTensor]
@@ -171,7 +129,7 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
     return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
-def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
+def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
     """Which row and column of the tile each sum of each item is.
 
     Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
@@ -180,7 +138,7 @@ def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
     further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
     """
     assert unit.out is not None
-    out = unit.out.with_columns(tile.columns).over_lanes(tile.workers[0])
+    out = unit.out.with_columns(tile.columns).tiled(tile.each, tile.workers)
     if not is_held:
         return out
     (column, *_), (which, _, *eight) = out.lanes, out.elements
@@ -190,15 +148,9 @@ def _results(tile: GroupTile, unit: MatrixUnit, is_held: bool) -> Fragment:
 
 
 def _operands(
-    moves: Moves,
-    tiled: TiledProduct,
-    lines: tuple[Split, Split],
-    tensors: Tensors | None,
-    unit: MatrixUnit,
-    tile: GroupTile,
+    moves: Moves, tiled: TiledProduct, tensors: Tensors | None, unit: MatrixUnit, tile: Tile
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
-    row, column = lines
     items = tile.workers[0] * ITEMS
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
@@ -207,29 +159,22 @@ def _operands(
         y = y if _is_taken(y) else packed(moves, y, items)
         take("bulk_copies")
         return (
-            bulk(moves, x, row, tiled, tile.depth, buffers),
-            bulk(moves, y, column, tiled, tile.depth, buffers),
+            bulk(moves, x, tiled.row, tiled, tile.depth, buffers),
+            bulk(moves, y, tiled.column, tiled, tile.depth, buffers),
         )
-    taken = tuple(narrowed(factor, unit.dtype) for factor in (tiled.x, tiled.y))
-    assert taken[0] is not None
-    assert taken[1] is not None  # masks do not change that
-    return (
-        stored(moves, taken[0], row, tiled.inner, tile.depth, items, buffers),
-        stored(moves, taken[1], column, tiled.inner, tile.depth, items, buffers),
+    x, y = (
+        stored(moves, factor, line, tiled.inner, tile.depth, items, buffers)
+        for factor, line in [*narrow_factors(tiled, unit)]
     )
+    return x, y
 
 
 def _product(
-    tiled: TiledProduct,
-    loops: UnitLoops,
-    out: Fragment,
-    x: SharedOperand,
-    y: SharedOperand,
-    unit: MatrixUnit,
+    tiled: TiledProduct, out: Fragment, x: SharedOperand, y: SharedOperand, unit: MatrixUnit,
     is_held: bool,
-) -> Node:
+) -> Node:  # fmt: skip
     """One result of the item, of those that its product has."""
-    turns = x.depth // unit.steps
+    turns, loops = x.depth // unit.steps, tiled.loops
     layout = None if is_held else x.layout(turns)
     arg = WgmmaArg(unit.name, y.lines, turns, layout, y.layout(turns))
     dtype = unit.sums.vec(out.count)

@@ -35,7 +35,12 @@ MANY_RESULTS = 1 << 14  # with so many results there is work enough without shar
 def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Map every nest of the kernel to workgroups."""
     assert target.workgroup is not None
-    group = replace(target.workgroup, items=parameters.items or target.workgroup.items)
+    group = target.workgroup
+    group = replace(
+        group, items=parameters.items or group.items, each=parameters.tile,
+        depth=parameters.depth or group.depth,
+    )  # fmt: skip
+    target = replace(target, workgroup=group)
     done: set[Node] = set()
     scalar_done = False
     while True:
@@ -46,7 +51,7 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
         is_tiled = parameters.is_tiled
-        if not (is_tiled and tile_for_workgroups(moves, nest, target, group, parameters)):
+        if not (is_tiled and tile_for_workgroups(moves, nest, target)):
             _general(moves, nest, target, group)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)

@@ -4,23 +4,35 @@ from treadle.target.amd_units import CDNA3, RDNA3, RDNA4
 from treadle.target.apple_units import SIMDGROUP
 from treadle.target.arch import X86_CPUS, cpu_names
 from treadle.target.data import Target, Workgroup
+from treadle.target.fma_units import FEW_REGISTERS, item_unit, vector_unit
 from treadle.target.host import available_cores, host_target
 from treadle.target.matrix import (
     Digit,
     Fragment,
+    Levels,
     MatrixLoad,
     MatrixUnit,
     Part,
     SwizzledRows,
+    Tiling,
     fragment,
 )
 from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
-from treadle.target.nvidia_units import LDMATRIX, MMA, WGMMA, WGMMA_ROWS, mma_fragments
+from treadle.target.nvidia_units import (
+    LDMATRIX,
+    LINE_PADDING,
+    MMA,
+    RESERVED,
+    WGMMA,
+    WGMMA_ROWS,
+    mma_fragments,
+)
 from treadle.target.parse import TARGET_NAMES, parse_target
 
 __all__ = [
-    "CDNA3", "LDMATRIX", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3", "RDNA4", "SIMDGROUP",
-    "TARGET_NAMES", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "Digit", "Fragment", "MatrixLoad",
-    "MatrixUnit", "Part", "SwizzledRows", "Target", "Workgroup", "available_cores", "cpu_names",
-    "fragment", "host_target", "mma_fragments", "nvidia_target", "parse_target",
+    "CDNA3", "FEW_REGISTERS", "LDMATRIX", "LINE_PADDING", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3",
+    "RDNA4", "RESERVED", "SIMDGROUP", "TARGET_NAMES", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "Digit",
+    "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target", "Tiling",
+    "Workgroup", "available_cores", "cpu_names", "fragment", "host_target", "item_unit",
+    "mma_fragments", "nvidia_target", "parse_target", "vector_unit",
 ]  # fmt: skip

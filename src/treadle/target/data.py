@@ -31,7 +31,8 @@ class Workgroup:
     groups); None where the language offers no such operations. In a matmul an item computes at most
     `tile` rows by `tile` columns, of which `together` are neighbours: so many shared elements are
     one load. Smaller tiles follow until there are `busy` groups, which is what keeps all of the
-    processor at work. `copies_ahead`: items copy into shared memory asynchronously.
+    processor at work. If `each` is set an item computes so many rows and columns. Slices of the sum
+    have at most `depth` steps. `copies_ahead`: items copy into shared memory asynchronously.
     """
 
     items: int = 128
@@ -42,6 +43,8 @@ class Workgroup:
     together: int = 1
     busy: int = 1
     declared_bytes: int | None = None
+    each: tuple[int, int] | None = None
+    depth: int = 16
     copies_ahead: bool = False
 
 

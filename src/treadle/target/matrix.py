@@ -16,14 +16,17 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from treadle.dtype import DType
 
-__all__ = ["Digit", "Fragment", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "fragment"]
+__all__ = [
+    "Digit", "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Tiling",
+    "fragment",
+]  # fmt: skip
 
 WORD = 4  # bytes of a register
 
@@ -135,16 +138,18 @@ class Fragment:
         )
         return Fragment(lanes, elements)
 
-    def beside(self, count: int) -> Fragment:
-        """The map of so many matrices one below the other, whose elements follow each other."""
-        return Fragment(self.lanes, (*self.elements, Digit(0, count, self.shape[0])))
-
-    def over_lanes(self, count: int) -> Fragment:
-        """The map of so many matrices one below the other, each held by other lanes."""
-        *inner, last = (*self.lanes, Digit(0, count, self.shape[0]))
-        if inner and inner[-1].axis == 0 and inner[-1].step * inner[-1].extent == last.step:
-            last = inner[-1]._replace(extent=inner.pop().extent * count)
-        return Fragment((*inner, last), self.elements)
+    def tiled(self, each: tuple[int, int], workers: tuple[int, int] = (1, 1)) -> Fragment:
+        """The map of a tile: so many such matrices of each of so many workers, with other lanes."""
+        lanes, elements, shape = [*self.lanes], [*self.elements], self.shape
+        for axis in (1, 0):
+            elements.append(Digit(axis, each[axis], shape[axis]))
+            count, step = workers[axis], shape[axis] * each[axis]
+            last = lanes[-1] if lanes else Digit(None, 1)
+            if last.axis == axis and last.step * last.extent == step:
+                lanes[-1] = last._replace(extent=last.extent * count)
+            elif count > 1:
+                lanes.append(Digit(axis, count, step))
+        return Fragment(tuple(lanes), _of_more_than_one(elements))
 
     def with_columns(self, columns: int) -> Fragment:
         """The map of the first columns, of a matrix whose last elements are further columns."""
@@ -212,6 +217,45 @@ class SwizzledRows:
     turned: int
 
 
+class Levels(NamedTuple):
+    """A tile: results of a unit, units of a worker, and workers, each along rows and columns.
+
+    It reaches so much of the unit's `speed`.
+    """
+
+    unit: tuple[int, int]
+    each: tuple[int, int]
+    workers: tuple[int, int]
+    speed: float = 1.0
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """Which tiles products have on a unit, the best first, and what decides between them.
+
+    The tile with the least `cost` is taken: the fewest workgroups that are missing to keep all of
+    the processor at work, the least time by the tile's speed, or the fewest loads and the least
+    padding. Along an axis a worker has no more units than the product needs, one of `counts` if
+    there are any: as many as reach over all of it or, if it `fills` tiles, as it has work for. A
+    product has `least` rows, columns and steps, or most of the work would be for nothing.
+
+    Slices have as many steps of the unit as one of `turns` says, and `padding` bytes behind each
+    line; without any nothing is cut into slices. At most `buffers` of them are in memory, so that
+    it is enough for so many `groups` at a time, each with what is `reserved` besides.
+    """
+
+    levels: tuple[Levels, ...]
+    cost: Literal["groups", "time", "loads"] = "groups"
+    counts: tuple[int, ...] = ()
+    fills: bool = False
+    least: int = 1
+    turns: tuple[int, ...] = ()
+    padding: int = 0
+    buffers: int = 1
+    groups: int = 2
+    reserved: int = 0
+
+
 @dataclass(frozen=True)
 class MatrixUnit:
     """What is multiplied at once: `rows` x `steps` by `steps` x `columns` of `dtype`.
@@ -224,7 +268,8 @@ class MatrixUnit:
     `x`, `y` and `out` say which lane holds what: lanes of one subgroup, or of four together.
     Units with `memory` read factors from shared memory by themselves, y always and x if it is not
     held; they compute fewer `columns`, too. Without `out` a unit is opaque: it loads and stores
-    matrices itself, and nobody knows which lane holds what.
+    matrices itself, and nobody knows which lane holds what. `tiling` says which tiles a
+    product has on it, None for none yet.
     """
 
     name: str
@@ -238,6 +283,7 @@ class MatrixUnit:
     y: Fragment | None = None
     out: Fragment | None = None
     memory: SwizzledRows | None = None
+    tiling: Tiling | None = None
 
     def __post_init__(self) -> None:
         shapes = ((self.rows, self.steps), (self.columns, self.steps), (self.rows, self.columns))

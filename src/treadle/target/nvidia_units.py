@@ -8,12 +8,25 @@ All take 32 bytes of a row of x, or of a column of y, at once.
 
 from __future__ import annotations
 
-from treadle.dtype import dtypes
-from treadle.target.matrix import Fragment, MatrixLoad, MatrixUnit, SwizzledRows, fragment
+from dataclasses import replace
 
-__all__ = ["LDMATRIX", "MMA", "WGMMA", "WGMMA_ROWS", "mma_fragments"]
+from treadle.dtype import dtypes
+from treadle.target.matrix import (
+    Fragment,
+    Levels,
+    MatrixLoad,
+    MatrixUnit,
+    SwizzledRows,
+    Tiling,
+    fragment,
+)
+
+__all__ = ["LDMATRIX", "LINE_PADDING", "MMA", "RESERVED", "WGMMA", "WGMMA_ROWS", "mma_fragments"]
 
 BYTES = 32  # of a row of x
+RESERVED = 1 << 10  # bytes of shared memory that each workgroup has besides
+# Bytes behind a line of words: four lines of neighbouring words are in different banks then.
+LINE_PADDING = 32
 
 # ldmatrix: 8 x 8 elements of two bytes, two in a word.
 LDMATRIX = MatrixLoad(8, 16, fragment("mk", "k4 m8", ""))
@@ -30,6 +43,21 @@ _KINDS = {
     "fp8e5m2": ("e5m2", dtypes.fp8e5m2, dtypes.float32),
     "tf32": ("tf32", dtypes.float32, dtypes.float32),
 }  # fmt: skip
+
+_MMA_TILES = Tiling(
+    tuple(Levels((16, 8), each, (2, 4)) for each in ((4, 4), (2, 4), (1, 4), (1, 2), (1, 1))),
+    "groups", (1, 2, 4), least=16, turns=(1, 2), buffers=4, reserved=RESERVED,
+)  # fmt: skip
+# Speeds are estimated from what tiles read: docs/design/nvidia.md. Of four slices one is
+# multiplied, three are on their way.
+_WGMMA_TILES = Tiling(
+    tuple(
+        Levels((64, columns), (1, 1), (warpgroups, 1), speed)
+        for warpgroups, columns, speed in
+        ((2, 256, 1.0), (2, 128, 0.9), (2, 64, 0.6), (1, 128, 0.6), (1, 64, 0.4))
+    ),
+    "time", least=64, turns=(WGMMA_ROWS.row // BYTES,), buffers=4, groups=1, reserved=RESERVED,
+)  # fmt: skip
 
 
 def mma_fragments(rows: int, steps: int, bits: int) -> tuple[Fragment, Fragment, Fragment]:
@@ -51,7 +79,8 @@ def _mma(kind: str) -> MatrixUnit:
     steps, total = BYTES // dtype.itemsize, "s32" if sums.is_int else "f32"
     name = f"mma.sync.aligned.m16n8k{steps}.row.col.{total}.{word}.{word}.{total}"
     x, y, out = mma_fragments(16, steps, dtype.bits)
-    return MatrixUnit(kind, name, dtype, sums, 16, 8, steps, x, y, out)
+    tiling = replace(_MMA_TILES, padding=LINE_PADDING) if dtype.itemsize == 4 else _MMA_TILES
+    return MatrixUnit(kind, name, dtype, sums, 16, 8, steps, x, y, out, tiling=tiling)
 
 
 def _wgmma(kind: str) -> MatrixUnit:
@@ -62,7 +91,8 @@ def _wgmma(kind: str) -> MatrixUnit:
     name = f"wgmma.mma_async.sync.aligned.m64n{{columns}}k{steps}.{total}.{word}.{word}"
     x = fragment("mk", f"k4:{each} m8 m4:16", f"k{each} m2:8 k2:{4 * each}")
     out = fragment("mn", "n4:2 m8 m4:16", "n2 m2:8 n32:8")
-    return MatrixUnit(kind, name, dtype, sums, 64, 256, steps, x, None, out, WGMMA_ROWS)
+    tiles = _WGMMA_TILES
+    return MatrixUnit(kind, name, dtype, sums, 64, 256, steps, x, None, out, WGMMA_ROWS, tiles)
 
 
 MMA = {kind: _mma(kind) for kind in _KINDS}

@@ -1,0 +1,168 @@
+"""What a matmul takes on a processor: which factor lanes run over, and what is packed for it.
+
+    best_tiling(moves, nest, problem, parameters)
+        ->  (tile, whether rows and columns are to change places)
+
+Decided by counting vector instructions: products, loads, and what packing takes.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from ..dtype import DType
+from ..ir.loops import free_ranges, loop_size
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.views import Load
+from ..target import Target, vector_unit
+from .choose_tile import Product, Tile, choose
+from .matmul_problem import MatmulProblem, lasts
+from .moves import Moves
+from .nest import Nest, gating, reads_of, stride
+from .parameters import Parameters
+from .windows import Windows, find_windows
+
+__all__ = [
+    "best_tiling", "is_at_hand", "is_in_place", "is_scattered", "tile_of_vectors", "with_windows",
+]  # fmt: skip
+
+PACK_REUSE = 2
+PACK = 3.0  # instructions to pack a vector that is read as one
+CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
+SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
+TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
+MIN_RUN = 32  # steps along which a row is read in place
+
+
+def best_tiling(
+    moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters
+) -> tuple[Tile, bool]:
+    """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
+    tile = _tile_for(problem, moves.target, parameters)
+    swapped = with_windows(moves, problem.swapped())
+    problem = with_windows(moves, problem)
+    if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
+        return tile, False
+    other = _tile_for(swapped, moves.target, parameters)
+    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
+    # they are turned in registers. What is added to them is read one by one.
+    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
+    apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
+    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
+    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
+    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
+    return (other, True) if is_swapped else (tile, False)
+
+
+def _packed(problem: MatmulProblem) -> int:
+    """The bytes of memory that packed rows take."""
+    if problem.windows is not None or lasts(problem.x):
+        return 0
+    loops = (*problem.batch, *problem.rows, *problem.steps)
+    return loop_size(*loops) * problem.reduce.dtype.itemsize
+
+
+def _matrices_added(nest: Nest, problem: MatmulProblem) -> int:
+    """How many elements are read for each result beside those of the product."""
+    outside = nest.node.toposort(lambda n: n is not problem.reduce and n.op is not Op.STAGE)
+    reads = [n for n in outside if n.op is Op.LOAD]
+    rows, columns = frozenset(problem.rows), frozenset(problem.columns)
+    free = free_ranges(nest.node)
+    return sum(bool(free[n] & rows and free[n] & columns) for n in reads)
+
+
+def with_windows(moves: Moves, problem: MatmulProblem) -> MatmulProblem:
+    """The problem, and which windows its rows are, if they are such."""
+    if lasts(problem.x):
+        return problem
+    windows = find_windows(moves, problem.x, problem.rows, problem.steps, problem.batch)
+    return replace(problem, windows=windows)
+
+
+def _tile_for(problem: MatmulProblem, target: Target, parameters: Parameters) -> Tile:
+    return tile_of_vectors(problem.product, problem.reduce.dtype, target, parameters.tile)
+
+
+def tile_of_vectors(
+    product: Product, dtype: DType, target: Target, each: tuple[int, int] | None
+) -> Tile:
+    """The register tile with the least loads and padding, or of `each` rows and vectors."""
+    tile = choose(product, vector_unit(target, dtype, each), target)
+    assert tile is not None  # no product is too small for vectors
+    return tile
+
+
+def _cost(problem: MatmulProblem, tile: Tile) -> float:
+    """About how many vector instructions each step takes, packing included."""
+    rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
+    vectors = -(-columns // tile.columns) * tile.each[1]
+    row_tiles = -(-rows // tile.rows)
+    products = row_tiles * tile.rows * vectors
+    loads = row_tiles * vectors / tile.each[1] * (tile.rows + tile.each[1])
+    packing = 0.0
+    if not lasts(problem.y):
+        packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
+    # Rows of plain matrices count as packed: nothing is swapped to read those in place.
+    is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
+    if problem.windows is not None:
+        packing += _copying(problem, problem.windows, tile)
+    elif not is_free:
+        packing += rows / tile.unit[1] * _packing(problem.x, problem.rows, problem.steps, tile)
+    return max(products, loads) + packing
+
+
+def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
+    """About how many instructions each step takes for the copy of an image, turned in squares."""
+    if windows.is_in_place:
+        return 0.0
+    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
+    return 2 * PACK * loop_size(*loops) / tile.unit[1] / loop_size(*problem.steps)
+
+
+def is_scattered(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...]) -> bool:
+    """Whether a factor is packed element by element, since it is contiguous in neither."""
+    inner = (along[-1], steps[-1])
+    return not any(all(stride(i, r) == 1 for i in reads_of(factor)) for r in inner)
+
+
+def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
+    """About how many instructions it takes to pack a vector of a factor."""
+    reads = reads_of(factor)
+    is_long = loop_size(along[-1]) >= tile.unit[1] or len(along) == 1
+    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
+        if len(along) == 1:
+            return PACK
+        # Borders, and rows that end within vectors, are masks.
+        return (2 if loop_size(along[-1]) % tile.unit[1] == 0 or not gating(factor) else 3) * PACK
+    is_run = loop_size(steps[-1]) >= tile.unit[1] // 2 or len(steps) == 1
+    is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
+    return 2 * PACK if is_turned else 2 * tile.unit[1]  # else element by element
+
+
+def is_in_place(problem: MatmulProblem, tile: Tile) -> bool:
+    """Whether rows are read where they are: too few panels use them for packing to be worth it.
+
+    Where that is in several loops, rows lie along the steps, so that each is read line by line.
+    """
+    if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
+        return False
+    if len(problem.steps) == 1:
+        return True
+    last = problem.steps[-1]
+    is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
+    return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)
+
+
+def is_at_hand(problem: MatmulProblem, target: Target) -> bool:
+    """Whether rows of memory, each contiguous, are read as quickly where they are.
+
+    They stay in the second-level cache beside the panels, and a phase and its barrier are saved: in
+    that, half of the rows would come from the cache of another core, and be packed into it.
+    """
+    x, steps = problem.x, problem.steps
+    if len(steps) != 1 or x.op is not Op.LOAD or lasts(x):
+        return False
+    if stride(Load.of(x).index, *steps) != 1:
+        return False
+    return loop_size(*problem.rows, *steps) * x.dtype.itemsize <= target.l2 // 2

@@ -1,0 +1,79 @@
+"""What every processor multiplies with: one multiply-add, of a vector or by a work item.
+
+    vector_unit(parse_target("x86-64-v3"), dtypes.float32).columns    ->  8
+    item_unit(parse_target("sm_75").workgroup, dtypes.float32).columns   ->  1
+
+It is a unit like any other: one row by the columns of a vector, in one step.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from treadle.target.matrix import Levels, MatrixUnit, Tiling
+
+if TYPE_CHECKING:
+    from treadle.dtype import DType
+    from treadle.target.data import Target, Workgroup
+
+__all__ = ["FEW_REGISTERS", "item_unit", "vector_unit"]
+
+Pair = tuple[int, int]
+
+MOST_ROWS, MOST_VECTORS = 16, 4
+FEW_REGISTERS = 4  # that hold no sums
+ONE = (1, 1)
+
+SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
+MOST_ITEMS = 256
+MOST_BUFFERS = 3
+
+
+def vector_unit(target: Target, dtype: DType, each: Pair | None = None) -> MatrixUnit:
+    """The vectors of a processor; a tile has `each` rows and vectors, if that is given."""
+    lanes = min(max(2, target.vector_bytes // dtype.itemsize), target.max_lanes)
+    return _of_vectors(dtype, lanes, target.vector_registers - FEW_REGISTERS, each)
+
+
+@lru_cache
+def _of_vectors(dtype: DType, lanes: int, registers: int, each: Pair | None) -> MatrixUnit:
+    several = [
+        (rows, vectors)
+        for vectors in range(1, MOST_VECTORS + 1)
+        for rows in range(1, min(MOST_ROWS, registers // vectors) + 1)
+    ]
+    levels = tuple(Levels((1, lanes), one, ONE) for one in ([each] if each else several))
+    return _unit(dtype, lanes, Tiling(levels, "loads", tuple(range(1, MOST_ROWS + 1))))
+
+
+def item_unit(group: Workgroup, dtype: DType) -> MatrixUnit:
+    """The items of a workgroup."""
+    items = min(group.items, MOST_ITEMS)
+    wide = 1 << items.bit_length() // 2
+    # Sixteen results of eight bytes take as many registers as thirty-two of four.
+    most = min(group.tile, max(SMALL, group.tile * 4 // dtype.itemsize))
+    several = [group.each] if group.each else _halved(most)
+    tiling = Tiling(
+        tuple(Levels(ONE, one, (items // wide, wide)) for one in several), "groups",
+        counts=() if group.each else _powers(most), fills=True, turns=_powers(group.depth),
+        padding=group.together * dtype.itemsize, buffers=MOST_BUFFERS if group.copies_ahead else 1,
+    )  # fmt: skip
+    return _unit(dtype, 1, tiling)
+
+
+def _unit(dtype: DType, columns: int, tiling: Tiling) -> MatrixUnit:
+    return MatrixUnit(dtype.name, "fma", dtype, dtype, 1, columns, 1, tiling=tiling)
+
+
+def _halved(most: int) -> list[Pair]:
+    """Squares of results and halves of them."""
+    found = [(most, most)]
+    while found[-1][0] > SMALL:
+        rows, columns = found[-1]
+        found += [(rows, columns // 2), (rows // 2, columns // 2)]
+    return found
+
+
+def _powers(most: int) -> tuple[int, ...]:
+    return tuple(1 << n for n in range(most.bit_length()))

@@ -1,0 +1,182 @@
+"""The tile of a product on units, items and vectors: of those in their data, what costs least."""
+
+from dataclasses import replace
+
+import pytest
+
+from treadle import Tensor
+from treadle.dtype import dtypes
+from treadle.optimize.attention_tiles import blocks, choose_block
+from treadle.optimize.choose_tile import Product, Tile, choose, tiles_near
+from treadle.optimize.matmul import TileMatmul
+from treadle.optimize.matrix_units import TileForUnits
+from treadle.optimize.moves import Moves, Schedule
+from treadle.optimize.replay import parsed
+from treadle.optimize.shared_tiles import ShareTiles
+from treadle.optimize.warpgroup_units import TileForWarpgroups
+from treadle.target import MMA, WGMMA, item_unit, parse_target, vector_unit
+
+from .references import kernel
+
+SM_80, SM_90A = parse_target("sm_80"), parse_target("sm_90a")
+OF_SUBGROUPS = Tile((16, 8), (4, 2), (2, 4), 32)
+OF_WARPGROUPS = Tile((64, 128), (1, 1), (2, 1), 64)
+OF_ITEMS = Tile((1, 1), (4, 4), (16, 16), 16)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "each"),
+    [((4096, 4096, 64), (4, 4)), ((512, 512, 64), (1, 2)), ((64, 1 << 16, 64), (2, 4))],
+)
+def test_subgroups_have_as_much_as_leaves_groups_enough(sizes, each):
+    tile = choose(Product(*sizes), MMA["bfloat16"], SM_80)
+    assert tile is not None
+    assert tile.each == each
+    assert SM_80.workgroup is not None
+    assert tile.count(Product(*sizes)) >= SM_80.workgroup.busy
+
+
+def test_few_rows_are_for_no_unit_or_only_for_that_of_a_subgroup():
+    few, some = Product(8, 4096, 4096), Product(32, 4096, 4096)
+    assert choose(few, MMA["float16"], SM_90A) is None
+    assert choose(some, MMA["float16"], SM_90A) is not None
+    assert choose(some, WGMMA["float16"], SM_90A) is None
+
+
+def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
+    many = choose(Product(4096, 4096, 4096), WGMMA["float16"], SM_90A)
+    few = choose(Product(256, 1024, 4096), WGMMA["float16"], SM_90A)
+    assert many == Tile((64, 256), (1, 1), (2, 1), 64, 4)
+    assert many is not None
+    assert few is not None
+    assert few.rows * few.columns < many.rows * many.columns
+
+
+def of_items(group, product):
+    return choose(product, item_unit(group, dtypes.float32), replace(SM_80, workgroup=group))
+
+
+def test_slices_fit_in_the_memory_that_a_group_shares():
+    group = SM_80.workgroup
+    assert group is not None
+    large = Product(1024, 1024, 1024)
+    assert of_items(group, large) is not None
+    for shared in (16 << 10, 4 << 10):
+        tile = of_items(replace(group, shared_bytes=shared), large)
+        assert tile is None or tile.depth * (tile.rows + tile.columns) * 4 <= shared
+    assert of_items(replace(group, shared_bytes=64), large) is None
+
+
+def test_items_have_as_much_as_is_set():
+    group = SM_80.workgroup
+    assert group is not None
+    tile = of_items(replace(group, each=(2, 8), depth=4), Product(64, 64, 64))
+    assert tile is not None
+    assert (tile.each, tile.depth) == ((2, 8), 4)
+
+
+@pytest.mark.parametrize(("arch", "lanes"), [("x86-64-v3", 8), ("x86-64-v4", 16)])
+def test_vectors_have_all_registers_but_those_of_factors(arch, lanes):
+    target = parse_target(arch)
+    unit = vector_unit(target, dtypes.float32)
+    tile = choose(Product(960, 960, 960), unit, target)
+    assert tile is not None
+    assert (tile.unit, tile.workers, tile.depth) == ((1, lanes), (1, 1), 0)
+    rows, vectors = tile.each
+    assert target.vector_registers * 2 // 3 < rows * vectors
+    assert rows * vectors + vectors + 1 <= target.vector_registers
+
+
+def test_tiles_of_vectors_pad_little_and_have_no_more_than_there_is():
+    target = parse_target("x86-64-v3")
+    unit = vector_unit(target, dtypes.float32)
+    for rows, columns, each in ((5, 16, (5, 2)), (3, 500, (3, 3)), (7, 8, (7, 1))):
+        tile = choose(Product(rows, columns), unit, target)
+        assert tile is not None
+        assert tile.each == each
+    wanted = choose(Product(3, 8), vector_unit(target, dtypes.float32, (14, 2)), target)
+    assert wanted is not None
+    assert wanted.each == (3, 1)
+
+
+def test_sums_of_several_products_share_the_registers():
+    target = parse_target("x86-64-v3")
+    product = Product(64, 1024, 1024, beside=4, sums=4)
+    tile = choose(product, vector_unit(target, dtypes.float32), target)
+    assert tile is not None
+    rows, vectors = tile.each
+    assert rows * vectors * 4 + vectors * 4 + 1 <= target.vector_registers
+
+
+def test_the_tiles_of_a_unit_are_its_data():
+    unit = MMA["float16"]
+    assert unit.tiling is not None
+    (levels, *_) = unit.tiling.levels
+    wide = replace(unit, tiling=replace(unit.tiling, levels=(levels._replace(workers=(1, 8)),)))
+    tile = choose(Product(4096, 4096, 4096), wide, SM_80)
+    assert tile is not None
+    assert (tile.each, tile.workers) == ((4, 4), (1, 8))
+    assert choose(Product(4096, 4096, 4096), replace(unit, tiling=None), SM_80) is None
+
+
+def test_a_block_of_attention_is_the_first_of_which_two_groups_fit():
+    group = SM_80.workgroup
+    assert group is not None
+    tiles = blocks(MMA["float16"], (2, 64), (2, 32), (1, 64))
+    assert [(tile.rows, tile.columns) for tile in tiles] == [(128, 64), (128, 32), (64, 64)]
+    chosen = lambda nbytes, results: choose_block(tiles, nbytes, results, group)
+    half = group.shared_bytes // 2
+    assert chosen(lambda tile: 1, 1 << 20) is tiles[0]
+    assert chosen(lambda tile: half if tile is tiles[0] else 1, 1 << 20) is tiles[1]
+    assert chosen(lambda tile: half, 1 << 20) is tiles[0]
+    assert chosen(lambda tile: 1, 128 * group.busy - 1) is tiles[2]
+
+
+def test_the_levels_of_a_tile_multiply():
+    assert (OF_SUBGROUPS.rows, OF_SUBGROUPS.columns) == (128, 64)
+    assert OF_SUBGROUPS.with_each(0, 2).each == (2, 2)
+    assert OF_SUBGROUPS.count(Product(256, 100, 8, batch=3)) == 12
+
+
+def test_tiles_near_have_half_or_twice_of_one_thing():
+    changed = [((2, 2), 1), ((4, 1), 1), ((4, 4), 1), ((4, 2), 2)]
+    assert list(tiles_near(OF_SUBGROUPS)) == [
+        replace(OF_SUBGROUPS, each=each, buffers=buffers) for each, buffers in changed
+    ]
+
+
+def test_a_tile_is_for_the_unit_that_it_was_chosen_for_alone():
+    assert OF_SUBGROUPS.is_for(MMA["float16"])
+    assert not OF_SUBGROUPS.is_for(WGMMA["float16"])
+    assert OF_WARPGROUPS.is_for(WGMMA["float16"])
+    assert not replace(OF_WARPGROUPS, each=(1, 2)).is_for(WGMMA["float16"])
+    assert not OF_WARPGROUPS.is_for(MMA["float16"])
+
+
+def test_registers_of_a_processor_are_a_tile_of_the_same_kind():
+    text = "matmul_tile(nest=0, tile=tile((1, 8), (6, 2), (1, 1)))"
+    assert str(TileMatmul(0, Tile((1, 8), (6, 2), (1, 1)))) == text
+    assert parsed(text) == Schedule((TileMatmul(0, Tile((1, 8), (6, 2), (1, 1))),))
+
+
+def test_a_tile_is_its_text():
+    tile = Tile((16, 8), (4, 2), (2, 4), 32, 3)
+    text = "matrix_units(nest=0, tile=tile((16, 8), (4, 2), (2, 4), depth=32, buffers=3))"
+    assert str(TileForUnits(0, tile)) == text
+    (move,) = parsed(text)
+    assert move == TileForUnits(0, tile)
+
+
+@pytest.mark.parametrize("move", [TileForUnits, TileForWarpgroups, ShareTiles])
+@pytest.mark.parametrize("tile", [OF_SUBGROUPS, OF_WARPGROUPS, OF_ITEMS])
+def test_a_move_tiles_by_its_own_kind_of_tile_alone(move, tile):
+    x = Tensor.zeros(128, 128, dtype=dtypes.float16).realize()
+    found, *_ = kernel(x @ x, SM_90A)
+    moves = Moves(found.ast, SM_90A)
+    own = {TileForUnits: OF_SUBGROUPS, TileForWarpgroups: OF_WARPGROUPS, ShareTiles: OF_ITEMS}
+    if tile is own[move]:
+        moves.make(move(0, tile))
+        assert moves.schedule().of_kind(move)[0].tile is tile
+    else:
+        with pytest.raises(ValueError, match="compute in such tiles"):
+            moves.make(move(0, tile))
