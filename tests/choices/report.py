@@ -10,6 +10,7 @@ import tomllib
 from collections.abc import Collection, Iterable
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 from treadle.ir.choices import CHOICES, Observed
 
@@ -54,13 +55,13 @@ def _fits(device: str, on: str) -> bool:
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs of reached choices that never met, have no written reason, and are not listed."""
-    listed = _tried()
-    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair) is None]
+    listed, kind = _tried(kind_of(device)), kind_of(device)
+    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair, kind) is None]
 
 
-def unmet_pairs(seen: Observed) -> list[tuple[str, str]]:
+def unmet_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs that are listed as ones that can meet, and that did not."""
-    listed = _tried()
+    listed = _tried(kind_of(device))
     return [pair for pair in _not_met(seen) if pair in listed]
 
 
@@ -69,33 +70,41 @@ def _not_met(seen: Observed) -> list[tuple[str, str]]:
     return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
 
 
+def _rows(table: str, kind: str) -> list[dict[str, Any]]:
+    """The rows of a table of nests and kernels that are about a kind of devices."""
+    return [row for row in REASONS[table] if kind in row.get("on", ["processors"])]
+
+
 @functools.cache
-def _tried() -> dict[tuple[str, str], str]:
+def _tried(kind: str) -> dict[tuple[str, str], str]:
     """The pairs that no program makes meet yet, each with what was tried."""
-    rows = ((row["one"], other, row["why"]) for row in REASONS["unmet"] for other in row["other"])
+    unmet = _rows("unmet", kind)
+    rows = ((row["one"], other, row["why"]) for row in unmet for other in row["other"])
     return {(min(one, other), max(one, other)): why for one, other, why in rows}
 
 
-def _apart(pair: tuple[str, str]) -> str | None:
+def _apart(pair: tuple[str, str], kind: str) -> str | None:
     """Why two choices cannot meet in a kernel; None where nobody has said so."""
     for row in REASONS["apart"]:
+        if kind not in row.get("on", [kind]):
+            continue
         for one, other in (pair, pair[::-1]):
             if _among(one, row["one"]) and _among(other, row["other"]):
                 return row["reason"]
-    first, second = (_forms_of(name) for name in pair)
-    if not first or not second or any(_go_together(a, b) for a in first for b in second):
+    first, second = (_forms_of(name, kind) for name in pair)
+    if not first or not second or any(_go_together(a, b, kind) for a in first for b in second):
         return None
     return f"no kernel has a nest that is {_or(first)}, and one that is {_or(second)}"
 
 
-def _forms_of(name: str) -> list[str]:
+def _forms_of(name: str, kind: str) -> list[str]:
     """The forms of nests in which a choice is made; none for those that any nest can have."""
-    return [row["name"] for row in REASONS["form"] if name in row["choices"]]
+    return [row["name"] for row in _rows("form", kind) if name in row["choices"]]
 
 
-def _go_together(one: str, other: str) -> bool:
+def _go_together(one: str, other: str, kind: str) -> bool:
     """Whether a kernel can have nests of both forms."""
-    return one == other or any({one, other} <= {*row["forms"]} for row in REASONS["kernel"])
+    return one == other or any({one, other} <= {*row["forms"]} for row in _rows("kernel", kind))
 
 
 def _or(names: list[str]) -> str:
@@ -120,9 +129,9 @@ def matrix(seen: Observed, device: str) -> str:
     missing = [name for name in CHOICES if name not in reached]
     lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
     apart = unexplained_pairs(seen, device)
-    unmet = unmet_pairs(seen)
+    unmet = unmet_pairs(seen, device)
     lines.append(f"{len(unmet)} pairs may meet, and no program makes them meet yet")
-    lines += [f"    {a} and {b}: {_tried()[a, b]}" for a, b in unmet]
+    lines += [f"    {a} and {b}: {_tried(kind_of(device))[a, b]}" for a, b in unmet]
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
     return "\n".join(lines)

@@ -137,7 +137,7 @@ def test_pairs_can_meet_in_one_nest_or_in_two_of_a_kernel() -> None:
     seen = Observed()
     for name in ("cached_rows", "matmul_tile", "row_pipelining", "scatter_strips", "row_scan"):
         seen.kernels[frozenset({name})] += 1
-    unexplained = {*unexplained_pairs(seen, "CPU"), *unmet_pairs(seen)}
+    unexplained = {*unexplained_pairs(seen, "CPU"), *unmet_pairs(seen, "CPU")}
     assert ("cached_rows", "matmul_tile") in unexplained  # a sum in chunks beside it
     assert ("matmul_tile", "scatter_strips") in unexplained  # what is added to
     assert ("matmul_tile", "row_pipelining") not in unexplained  # few results, and many

@@ -32,7 +32,7 @@ def problems(name: str, found: dict[str, Outcome], is_whole: bool = True) -> lis
     """Failures that are not on the list, and, if all samples ran (`is_whole`; errors always do),
     lines of the list that nothing fails any more, but for those of rounding.
     """
-    may_agree = name in known()["rounding"]["names"]
+    may_agree = name in known()["rounding"]
     lines = []
     for kind, outcome in found.items():
         most, why = known().get(kind, {}).get(name, (0, ""))
