@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from treadle import Context, Tensor, TinyJit, dtypes
+from treadle import Context, GlobalCounters, Tensor, TinyJit, dtypes
 from treadle.engine import kernels, pipeline
 from treadle.engine.check_kernels import TALLY
 from treadle.engine.prepacked import Kept
@@ -207,3 +208,16 @@ def test_loops_over_steps_pass(checked: None) -> None:
     before = TALLY.kernels
     nn.LSTM(8, 16)(Tensor(_numbers(12, 3, 8)))[0].realize()
     assert TALLY.kernels > before + 12
+
+
+def test_a_remembered_program_keeps_no_memory_of_what_it_was_made_for(checked: None) -> None:
+    gc.collect()
+    before = GlobalCounters.mem_used
+    x = Tensor(np.ones((64, 33), np.float32), requires_grad=True).realize()
+    (x * 2 + x.max()).sum().backward()
+    assert x.grad is not None
+    x.grad.realize()
+    assert GlobalCounters.mem_used > before
+    del x
+    gc.collect()
+    assert GlobalCounters.mem_used == before

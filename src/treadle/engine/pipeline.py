@@ -10,6 +10,7 @@ not run for long, reading files.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -20,7 +21,7 @@ from ..dtype import ImageDType
 from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.choices import choices_of
-from ..ir.node import Node, toposort
+from ..ir.node import Node, substitute, toposort
 from ..ir.op import Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
@@ -103,6 +104,26 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Key, list[BufferRef]]:
     return tuple(rows), inputs
 
 
+def _without_memory(steps: list[Kernel]) -> list[Kernel]:
+    """The same kernels over buffers of other names, so that a remembered program keeps none."""
+    nodes = tuple(node for step in steps for node in (*step.roots, *step.buffers))
+    names: dict[Token, Token] = {}
+    renamed = {
+        n: n.replace(arg=replace(n.arg, token=names.setdefault(n.arg.token, Token())))
+        for n in toposort(nodes)
+        if n.op is Op.BUFFER
+    }
+    new = iter(substitute(nodes, renamed))
+    return [
+        replace(
+            step,
+            roots=tuple(itertools.islice(new, len(step.roots))),
+            buffers=tuple(itertools.islice(new, len(step.buffers))),
+        )
+        for step in steps
+    ]
+
+
 def _saved_or_built(
     roots: Sequence[Node], device: str, inputs: list[BufferRef], key: Key
 ) -> Program:
@@ -153,7 +174,7 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     pairs = zip(program.kernels, steps, strict=True)
     program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
     if settings.CHECK_KERNELS:
-        program.schedule = steps
+        program.schedule = _without_memory(steps)
     program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
     for kernel, step in zip(program.kernels, steps, strict=True):
         scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
