@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from treadle import Context, Device, Tensor, TinyJit, Variable, dtypes, nn
+from treadle import Context, Device, Tensor, TinyJit, Variable, nn
 from treadle.errors import DeviceError
 from treadle.target import parse_target
 
@@ -295,21 +295,41 @@ def in_textures(device: str) -> None:
 
 @scenario
 def half_attention(device: str) -> None:
-    """Attention of halves with its gradients, which matrix units compute."""
-    t, d = 64, 32
-    q, k, v = (_numbers(1, 1, t, d, seed=n) for n in range(3))
-    tensors = [Tensor(x, device=device).cast(dtypes.float16).realize() for x in (q, k, v)]
-    for tensor in tensors:
-        tensor.requires_grad_()
-    found = tensors[0].scaled_dot_product_attention(*tensors[1:], is_causal=True)
-    scores = q @ k.swapaxes(-1, -2) / np.sqrt(d)
-    scores = np.where(np.tril(np.ones((t, t), bool)), scores, -np.inf)
-    e = np.exp(scores - scores.max(-1, keepdims=True))
-    np.testing.assert_allclose(
-        found.float().numpy(), e / e.sum(-1, keepdims=True) @ v, rtol=0, atol=2e-2
-    )
-    found.float().sum().backward()
-    Tensor.realize(*(tensor.grad for tensor in tensors))
+    """Attention of halves and its gradients, which matrix units compute: at once, and after it."""
+    for t, d, is_computed_before in ((64, 32, True), (128, 64, False)):
+        numbers = [_numbers(t, d, seed=n).astype(np.float16) for n in range(4)]
+        q, k, v, weights = (x.astype(np.float64) for x in numbers)
+        scores = np.where(np.tril(np.ones((t, t), bool)), q @ k.T / np.sqrt(d), -np.inf)
+        e = np.exp(scores - scores.max(-1, keepdims=True))
+        shares = e / e.sum(-1, keepdims=True)
+        slopes = weights @ v.T
+        slopes = shares * (slopes - (slopes * shares).sum(-1, keepdims=True)) / np.sqrt(d)
+        right = shares @ v, slopes @ k, slopes.T @ q, shares.T @ weights
+        tensors = [Tensor(x[None, None], device=device).realize() for x in numbers]
+        for tensor in tensors[:3]:
+            tensor.requires_grad_()
+        values = tensors[0].scaled_dot_product_attention(*tensors[1:3], is_causal=True)
+        if is_computed_before:
+            values.realize()
+        (values * tensors[3]).sum().backward()
+        found = [values, *(tensor.grad for tensor in tensors[:3])]
+        Tensor.realize(*found)
+        for one, expected in zip(found, right, strict=True):
+            allowed = 2e-2 * max(1.0, np.abs(expected).max())
+            np.testing.assert_allclose(one.float().numpy()[0, 0], expected, rtol=0, atol=allowed)
+
+
+@scenario
+def products_of_many_steps(device: str) -> None:
+    """Products with few results, which chunks of their steps share."""
+    for kind in (np.float32, np.float16):
+        x = (0.1 * _numbers(32, 40_000, seed=1)).astype(kind)
+        y = (0.1 * _numbers(40_000, 32, seed=2)).astype(kind)
+        found = (Tensor(x, device=device).realize() @ Tensor(y, device=device).realize()).relu()
+        expected = np.maximum(x.astype(np.float64) @ y.astype(np.float64), 0)
+        terms = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
+        allowed = np.finfo(np.float32).eps * terms.max() + np.finfo(kind).eps * expected.max()
+        np.testing.assert_allclose(found.float().numpy(), expected, rtol=0, atol=allowed)
 
 
 def opens(device: str) -> str | None:
