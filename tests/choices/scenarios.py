@@ -315,7 +315,7 @@ def half_attention(device: str) -> None:
         found = [values, *(tensor.grad for tensor in tensors[:3])]
         Tensor.realize(*found)
         for one, expected in zip(found, right, strict=True):
-            allowed = 2e-2 * max(1.0, np.abs(expected).max())
+            allowed = 4 * np.finfo(np.float16).eps * max(1.0, np.abs(expected).max())
             np.testing.assert_allclose(one.float().numpy()[0, 0], expected, rtol=0, atol=allowed)
 
 
