@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ..errors import UserError
 from .timing import timed
 
-__all__ = ["Overhead", "best", "least", "numbers", "printed"]
+__all__ = ["Overhead", "best", "least", "numbers", "printed", "said"]
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,11 @@ def printed(code: str, new_cache: bool = True, **variables: str) -> float:
 def numbers(code: str, new_cache: bool = True, **variables: str) -> list[float]:
     """The numbers that a fresh process with these environment variables prints."""
     return [float(word) for word in _python(code, new_cache, **variables).split()]
+
+
+def said(code: str, **variables: str) -> str:
+    """What a fresh process with these environment variables prints."""
+    return _python(code, False, **variables)
 
 
 def _python(code: str, new_cache: bool = True, **given: str) -> str:

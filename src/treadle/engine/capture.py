@@ -15,7 +15,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -59,8 +59,9 @@ from .storages import (
 )
 
 __all__ = [
-    "Capture", "State", "Watched", "bases_of", "begin", "let_go_of_memory", "looked_at_by",
-    "made_before", "note_names", "prepare", "state_of", "step_state", "watched_by",
+    "Capture", "State", "Watched", "bases_of", "begin", "compute_written", "graphs_around",
+    "let_go_of_memory", "looked_at_by", "made_around", "made_before", "names_below",
+    "note_names", "prepare", "state_of", "step_state", "watched_by",
 ]  # fmt: skip
 
 
@@ -338,17 +339,27 @@ def _is_where_it_was(storage: Storage) -> bool:
 def begin(capture: Capture) -> None:
     """Compute what was written before, and tell what is there from what the function makes."""
     with lock:
-        seen = {holder._storage for holder in holders()}
-        _compute([s for s in [*written] if s in seen and not is_traced(resolve(s.node))])
-        written.clear()
+        compute_written()
         for holder in holders():
             capture.names += _renamed(holder)
         capture.renamed = {new.arg.token for _, new in capture.names}
+        capture.outside = graphs_around()
         for holder in holders():
-            if not is_backed(resolve(holder.node)):
-                capture.outside[holder.node] = holder.device
             if not is_backed(holder.node):
                 capture.graphs.append((weakref.ref(holder), holder.node))
+
+
+def compute_written() -> None:
+    """Compute what was written to tensors before, for they lie in memory from then on."""
+    with lock:
+        seen = {holder._storage for holder in holders()}
+        _compute([s for s in [*written] if s in seen and not is_traced(resolve(s.node))])
+        written.clear()
+
+
+def graphs_around() -> dict[Node, Placement]:
+    """The graphs of all tensors that are in no memory, with their devices."""
+    return {h.node: h.device for h in holders() if not is_backed(resolve(h.node))}
 
 
 def _compute(storages: list[Storage]) -> None:
@@ -388,6 +399,15 @@ def _renamed(holder: Captured) -> list[tuple[Node, Node]]:
 # -- while it runs -----------------------------------------------------------------------------
 
 
+def made_around(
+    outside: Mapping[Node, Placement], nodes: Sequence[Node]
+) -> list[tuple[Node, Placement]]:
+    """The graphs of tensors around a function that `nodes` read: they are computed once."""
+    below = toposort(nodes, lambda n: resolve(n) is n)
+    found = (n for n in below if n in outside and resolve(n) is n)
+    return [(n, outside[n]) for n in found if not _is_view(n) and _memory_below(n)]
+
+
 def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Placement]]:
     """The graphs of tensors around the function that no replay must compute anew.
 
@@ -395,7 +415,7 @@ def made_before(capture: Capture, nodes: Sequence[Node]) -> list[tuple[Node, Pla
     overwritten, for they keep theirs.
     """
     below = [n for n in toposort(nodes, lambda n: resolve(n) is n) if resolve(n) is n]
-    found = [n for n in below if n in capture.outside and not _is_view(n) and _memory_below(n)]
+    found = [node for node, _ in made_around(capture.outside, nodes)]
     lost = {stored_below(n).arg.token.memory for n in below if n.op is Op.AFTER}
     if lost:
         pending = [node for node in capture.outside if resolve(node) is node]

@@ -26,6 +26,7 @@ from .capture import (
     Watched,
     let_go_of_memory,
     looked_at_by,
+    names_below,
     prepare,
     state_of,
     watched_by,
@@ -34,11 +35,12 @@ from .change_counters import changes
 from .memory import Memory, buffers_of
 from .realized import born_since, holders, is_backed, resolve
 from .run import realize
-from .storages import Captured, Storage, is_behind, shown
+from .storages import Captured, FirstCall, Storage, Stored, is_behind, shown
 from .variables import renew
 
 __all__ = [
-    "Outcome", "finish", "interferes", "leave", "reaches", "shares_memory", "watch_graphs",
+    "Outcome", "compute_left", "finish", "interferes", "leave", "reaches", "shares_memory",
+    "watch_graphs",
 ]  # fmt: skip
 
 
@@ -113,6 +115,16 @@ def leave(
         if own is not None:
             capture.shows_else.add(number)
     return outcome
+
+
+def compute_left(first: FirstCall, result: object) -> None:
+    """Compute what a first call leaves, as one graph: so does `leave`, with the same kernels."""
+    outputs = Found()
+    signature_of(result, outputs)
+    born = [] if outputs.values() else born_since(first.began)
+    left: list[Stored | Storage] = [*first.writes, *born, *outputs.tensors]
+    pending = {x.node: x.device for x in left if not is_backed(resolve(x.node))}
+    realize([(n, device) for n, device in pending.items() if names_below(n) and not is_traced(n)])
 
 
 def _can_be_computed(capture: Capture, tensor: Captured) -> bool:

@@ -67,11 +67,15 @@ class _Gauges(type):
 class GlobalCounters(metaclass=_Gauges):
     """Totals since the last `reset()`.
 
+    `schedule_count` are the graphs that were divided into kernels, `compile_count` the kernels that
+    were compiled, in `compile_time_s` seconds of this process, `cache_hits` those that were found
+    on disk.
     `global_ops` counts floating point and integer operations, `global_mem` the bytes of every
     kernel's buffers, each buffer once a kernel; `time_sum_s` is seconds of running kernels.
     `mem_used` is no total: the bytes of memory in use now, on all devices that are open.
     """
 
+    schedule_count: ClassVar[int] = 0
     compile_count: ClassVar[int] = 0
     compile_time_s: ClassVar[float] = 0.0
     cache_hits: ClassVar[int] = 0
@@ -80,5 +84,5 @@ class GlobalCounters(metaclass=_Gauges):
     def reset(cls) -> None:
         """Set every total to zero."""
         _totals.clear()
-        cls.compile_count = cls.cache_hits = 0
+        cls.schedule_count = cls.compile_count = cls.cache_hits = 0
         cls.compile_time_s = 0.0

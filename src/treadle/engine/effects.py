@@ -91,12 +91,12 @@ def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) ->
     All of them, or none where one is no memory of its own, larger than the old versions, on another
     device, cut in pieces, or needs more nodes beyond those of the graph `order` than that has.
     """
-    stop = stored.union(effects)
+    stop = stored.union(*map(_names_of, effects))
     roots = dict.fromkeys(resolve(node) for _, node in held_nodes())
     needs = {node for node in _overwritten(effects) if node.op is Op.BUFFER}
     lost = set(needs)
     for node in toposort(roots, lambda n: n not in stop and not is_known(n)):
-        if node not in stop and any(resolve(source) in needs for source in node.src):
+        if node not in stop and any(s in needs or resolve(s) in needs for s in node.src):
             needs.add(node)
     found = [root for root in roots if root in needs]
     if not found or not lost.isdisjoint(found) or not all(map(is_stored, found)):

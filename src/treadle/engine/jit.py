@@ -56,18 +56,35 @@ from .arguments import (
     with_sizes,
 )
 from .bindings import binding
-from .capture import Capture, begin, made_before, note_names, step_state
-from .capture_outputs import finish, interferes, leave, reaches, shares_memory, watch_graphs
+from .capture import (
+    Capture,
+    begin,
+    compute_written,
+    graphs_around,
+    made_around,
+    made_before,
+    note_names,
+    step_state,
+)
+from .capture_outputs import (
+    compute_left,
+    finish,
+    interferes,
+    leave,
+    reaches,
+    shares_memory,
+    watch_graphs,
+)
 from .check_kernels import check_again
 from .counters import count
 from .fast_replay import Settled, straight_of
 from .memory import Memory, adopt, moment, new_memory
 from .pickled_functions import Parts, made_of, parts_of
 from .prepacked import expect_replays
-from .realized import is_backed, resolve
+from .realized import is_backed, next_number, resolve
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
-from .storages import Captured, Storage, capturing, is_behind, next_storage, storage_of
+from .storages import Captured, FirstCall, capturing, is_behind, next_storage, storage_of
 from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]
@@ -97,6 +114,10 @@ def _listen_to_interpreter() -> None:
 
 
 def _compute_what_was_before(nodes: Sequence[Node]) -> None:
+    first = capturing.first
+    if first is not None and (pending := made_around(first.outside, nodes)):
+        with capturing.suspended():
+            realize(pending)
     if not isinstance(capture := capturing.active, Capture):
         return
     if pending := made_before(capture, nodes):
@@ -198,7 +219,7 @@ class TinyJit(Generic[P, R]):
             if not backed:
                 nodes = realize([(t.node, t.device) for t in found.tensors])
             if self.calls == 1:
-                return self._first_call(found, args, kwargs)
+                return self._first_call(nodes, args, kwargs)
             memories = [m for node in nodes for m in memories_of(node)]
             signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
             if self._capture is not None and shares_less(signature, self._capture.signature):
@@ -230,20 +251,31 @@ class TinyJit(Generic[P, R]):
                 leaf.grad = gradient
             return result
 
-    def _first_call(self, found: Found, args: tuple[object, ...], kwargs: dict[str, object]) -> R:
-        """The result of the first call, which tells what the function writes to."""
+    def _first_call(
+        self, nodes: Sequence[Node], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> R:
+        """The result of the first call, which tells what the function writes to.
+
+        `nodes` are its arguments. It runs the kernels that the later calls run.
+        """
         function: Callable[..., R] = self.function
-        around, begin = capturing.writes, moment()
-        writes: set[Storage] = set()
+        compute_written()
+        around, begin = capturing.first, moment()
+        first = FirstCall(graphs_around(), next_number())
+        inputs = [memory for node in nodes for memory in memories_of(node)]
         try:
-            capturing.writes = writes
-            return function(*args, **kwargs)
+            capturing.first = first
+            with expect_replays(inputs, (0, 0)):
+                result = function(*args, **kwargs)
+                compute_left(first, result)
+                compute_written()
+                return result
         finally:
             if around is not None:
-                around |= writes
-            capturing.writes = around
+                around.writes |= first.writes
+            capturing.first = around
             self._before[:] = begin, moment()
-            self._writes = bool(writes)
+            self._writes = bool(first.writes)
 
     def _may_interfere(self, found: Found, arguments: object) -> bool:
         """Whether one argument may see what is written to another, or to what is captured.

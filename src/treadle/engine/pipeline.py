@@ -35,6 +35,7 @@ from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
 from .bindings import with_bindings
 from .cache import compile_cache
+from .counters import GlobalCounters
 from .devices import Device
 from .kernels import compiled, known_kernel
 from .loading import digest
@@ -84,8 +85,10 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Key, list[BufferRef]]:
     tokens: dict[Token, int] = {}
     inputs: list[BufferRef] = []
     rows: list[object] = []
+    order = toposort(roots)
     expected = expects_replays()
-    for node in toposort(roots):
+    assigned = _assigned(order) if expected else frozenset[Token]()
+    for node in order:
         numbers[node] = len(numbers)
         arg = node.arg
         if node.op is Op.CONST:
@@ -95,7 +98,7 @@ def _shape_of(roots: Sequence[Node]) -> tuple[Key, list[BufferRef]]:
             number = tokens.setdefault(arg.token, len(tokens))
             if number == len(inputs):
                 inputs.append(arg)
-            lasting = expected and lasts(memory_of(inputs[number]))
+            lasting = expected and arg.token not in assigned and lasts(memory_of(inputs[number]))
             arg = (number, arg.size, arg.version - inputs[number].version, arg.image, lasting)
         elif node.op is Op.ALIAS:
             arg = None
@@ -160,6 +163,7 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     with choices_of() as made:
         plain = in_reals(_marked(roots, inputs))
     steps, nodes = schedule(plain, device, opened.target)
+    GlobalCounters.schedule_count += 1
     program = Program(device)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
@@ -189,14 +193,19 @@ def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
     if not expects_replays():
         return roots
     order = toposort(roots)
-    lasting = {ref.token for ref in inputs if lasts(memory_of(ref))}
-    lasting -= {stored_below(node).arg.token for node in order if node.op is Op.AFTER}
+    assigned = _assigned(order)
+    lasting = {r.token for r in inputs if r.token not in assigned and lasts(memory_of(r))}
     marked = {
         node: node.replace(arg=replace(node.arg, lasts=True))
         for node in order
         if node.op is Op.BUFFER and node.arg.token in lasting
     }
     return [root.substitute(marked) for root in roots]
+
+
+def _assigned(order: Sequence[Node]) -> frozenset[Token]:
+    """The names of memory that nodes assign to."""
+    return frozenset(stored_below(node).arg.token for node in order if node.op is Op.AFTER)
 
 
 def _has_work(root: Node) -> bool:

@@ -1,6 +1,6 @@
 """Memory that lasts from call to call of a captured function, and its packed copies.
 
-    with expect_replays(inputs, before):     memory that the last call did not assign to, lasts
+    with expect_replays(inputs, before):     memory that no call has assigned to so far, lasts
         lasts(memory)                        True for the weights of a network
     kept, rest = Kept(), kept.split(runs, ...)   packing of weights; what each replay has to do
     kept.refresh()                               packs them if they have changed
@@ -50,6 +50,7 @@ class _Expected:
             nbytes = memory.size * memory.dtype.itemsize
             is_ours = id(memory) in self.inputs or memory.made >= self.begin
             is_state = self.before[0] <= memory.changed < self.before[1]
+            is_state = is_state or memory.changed >= self.begin
             known = not is_ours and not is_state and LEAST_BYTES <= nbytes <= self.room
             known = known and memory.image is None
             known = known and Device[memory.device].target.workgroup is None
@@ -66,8 +67,8 @@ def expect_replays(
 ) -> AbstractContextManager[None]:
     """A block that runs a function whose calls will be replayed with other `inputs`.
 
-    `before` holds the moments when an earlier call began and ended: what that has assigned to is
-    taken to be assigned to in each.
+    `before` holds the moments when an earlier call began and ended, if one did: what that has
+    assigned to is taken to be assigned to in each.
     """
     room = settings.KEEP_PACKED << 20
     return _expected.of(_Expected(frozenset(map(id, inputs)), moment(), before, room))

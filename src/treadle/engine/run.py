@@ -86,8 +86,8 @@ def realize(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
         if len(names) == 1:
             [device] = names
             flags = flags_of(order, device) if Op.CHECKED in ops else []
-            is_captured = capturing.active is not None
-            held = _held_beside(nodes, is_captured) if is_captured or Op.CONTIGUOUS in ops else []
+            is_repeated = capturing.is_repeated
+            held = _held_beside(nodes, is_repeated) if is_repeated or Op.CONTIGUOUS in ops else []
             everything = [*nodes, *held, *(flag.graph for flag in flags)]
             if held or flags:
                 roots, order = current(everything)
@@ -102,16 +102,17 @@ def realize(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
         return [done[pair] for pair in outputs]
 
 
-def _held_beside(nodes: Sequence[Node], is_captured: bool) -> list[Node]:
+def _held_beside(nodes: Sequence[Node], is_repeated: bool) -> list[Node]:
     """What gets memory of its own on the way to `nodes` and somebody can still ask for.
 
-    The random parameters of a layer, say: kept, they are not computed anew by each call. And, where
-    a function is captured, the gradients of leaves: it leaves them, so they are computed anyhow.
+    The random parameters of a layer, say: kept, they are not computed anew by each call. And, in a
+    function that will be replayed, the gradients of leaves: it leaves them, so each call computes
+    them. The first call does, too: then its kernels are those of the others.
     """
     on_the_way = toposort(nodes, lambda node: resolve(node) is node)
     stored = {node for node in on_the_way if node.op is Op.CONTIGUOUS and resolve(node) is node}
     found = dict.fromkeys(h.node for h in holders() if h.node in stored) if stored else {}
-    if is_captured:
+    if is_repeated:
         passed = {node for node in on_the_way if resolve(node) is node}
         gradients = [h.grad.node for h in holders() if h.grad is not None]
         found |= dict.fromkeys(n for n in gradients if n in passed and is_stored(n))

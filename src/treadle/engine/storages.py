@@ -16,8 +16,9 @@ import itertools
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass, field
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeAlias, cast
 
@@ -36,9 +37,9 @@ if TYPE_CHECKING:
     from .memory import Promise
 
 __all__ = [
-    "Captured", "Moves", "Storage", "Stored", "base_of", "bases_to_write", "capturing", "claimed",
-    "held_nodes", "is_behind", "is_last", "next_storage", "on_the_way", "overwritten", "rename",
-    "shown", "storage_of", "written",
+    "Captured", "FirstCall", "Moves", "Storage", "Stored", "base_of", "bases_to_write",
+    "capturing", "claimed", "held_nodes", "is_behind", "is_last", "next_storage", "on_the_way",
+    "overwritten", "rename", "shown", "storage_of", "written",
 ]  # fmt: skip
 
 Moves: TypeAlias = tuple[tuple[Op, Any], ...]  # op and arg, the innermost first
@@ -235,6 +236,17 @@ class Capturing(Protocol):
         ...
 
 
+@dataclass(eq=False)
+class FirstCall:
+    """The first call of a function, which runs plainly: what it writes to, and the graphs of
+    tensors around it, with their devices. Holders with numbers below `began` are from before.
+    """
+
+    outside: Mapping[Node, Placement]
+    began: int
+    writes: set[Storage] = field(default_factory=set)
+
+
 class _Active(threading.local):
     """The capture that runs in this thread.
 
@@ -242,7 +254,7 @@ class _Active(threading.local):
     before any line of what tidies up.
     """
 
-    writes: set[Storage] | None = None  # of a first call, which is not captured
+    first: FirstCall | None = None
     _active: Capturing | None = None
     _call: FrameType | None = None
 
@@ -254,6 +266,11 @@ class _Active(threading.local):
             return found
         self.end()
         return None
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether what runs is a function that will be replayed: its first call, or a capture."""
+        return self.first is not None or self.active is not None
 
     def begin(self, capture: Capturing) -> None:
         """The call of this function runs what is captured, until it returns or calls `end`."""
@@ -268,12 +285,12 @@ class _Active(threading.local):
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
         """A block in which nothing is captured."""
-        before = self._active
+        before = self._active, self.first
         try:
-            self._active = None
+            self._active = self.first = None
             yield
         finally:
-            self._active = before
+            self._active, self.first = before
 
 
 capturing = _Active()

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import struct
 import weakref
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any, TypeAlias, overload
 
@@ -357,11 +357,14 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     return tuple(new[root] for root in roots)
 
 
-def without(roots: tuple[Node, ...], ops: Collection[Op]) -> tuple[Node, ...]:
-    """These graphs with each node of `ops` as its first source; constants are folded again."""
+def without(roots: Iterable[Node], is_dropped: Callable[[Node], bool]) -> tuple[Node, ...]:
+    """These graphs with the first source of what is dropped in its place; constants are folded
+    again.
+    """
+    roots = tuple(roots)
     new: dict[Node, Node] = {}
     for node in toposort(roots):
-        new[node] = new[node.src[0]] if node.op in ops else _rebuilt(node, new)
+        new[node] = new[node.src[0]] if is_dropped(node) else _rebuilt(node, new)
     return tuple(new[root] for root in roots)
 
 

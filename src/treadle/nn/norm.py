@@ -45,7 +45,8 @@ class _RunningStatistics(Layer):
     running_var: Tensor
 
     def _start_tracking(self, size: int) -> None:
-        self.num_batches_tracked = _state(0, dtype=dtypes.int64)
+        count = _state([0], dtype=dtypes.int64).reshape(())
+        self.num_batches_tracked = count.requires_grad_(False)
         self.running_mean = _state([0.0] * size)
         self.running_var = _state([1.0] * size)
 

@@ -22,7 +22,7 @@ from .kernel_choices import with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
 from .output_reductions import join_output_reductions
-from .prepare import fold_empty_loops, own_memory, without_marks
+from .prepare import fold_empty_loops, own_memory, store_in_place, without_marks
 from .revisions import (
     bind_fewer_buffers,
     join_kernels,
@@ -43,6 +43,8 @@ PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
     fold_empty_loops,
     # Sorts become scans, scatters and distributions, which have kernels.
     expand_sorts,
+    # Before outputs are copies: a value that is kept for its own sake stays where it is.
+    store_in_place,
     # An output that is no computation is a copy, which a kernel makes.
     own_memory,
     # Behind the sorts, which scan long lines.

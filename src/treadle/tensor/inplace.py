@@ -173,8 +173,8 @@ def write(tensor: State, value: Node, part: Moves = ()) -> None:
         storage = storage_of(tensor)
         if capturing.active is not None:
             capturing.active.wrote(storage, tensor)
-        if capturing.writes is not None:
-            capturing.writes.add(storage)
+        if capturing.first is not None:
+            capturing.first.writes.add(storage)
         moves = (tensor._moves or ()) + part
         new = _with_part(storage, moves, value) if moves else _with_all(storage, value)
         storage._show(new)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Axes", "Bounds", "DTypeLike", "DeviceLike", "Drawn", "Extent", "Made", "Pairs", "Placed",
-    "Placement", "Real", "Scalar", "Sizes", "Stored", "TorchDType", "Typed",
+    "Placement", "Real", "Scalar", "Sizes", "TorchDType", "Typed",
 ]  # fmt: skip
 
 # A size or a position: a number, or a symbolic one, which is made of a `Variable`.
@@ -86,11 +86,7 @@ class Made(Typed, total=False):
     requires_grad: bool | None
 
 
-class Stored(Placed, total=False):
-    """Where random numbers are, and whether they are computed once into memory."""
+class Drawn(Made, total=False):
+    """The same of random numbers, and whether they are computed once into memory."""
 
     contiguous: bool
-
-
-class Drawn(Made, Stored, total=False):
-    """All of these."""

@@ -19,7 +19,7 @@ from ..basis.construction import known_dtype, sizes_of
 from ..random_bits import random_words, seed_all, uniform, unit
 from ..searching import insertion_places
 from ..shapes import is_whole, reshape
-from ..types import DeviceLike, Drawn, DTypeLike, Made, Placed, Sizes, Stored, Typed
+from ..types import DeviceLike, Drawn, DTypeLike, Made, Placed, Sizes, Typed
 
 __all__ = ["Sampling"]
 
@@ -120,7 +120,7 @@ class Sampling(Basis):
     @classmethod
     def uniform(
         cls, *shape: Sizes, low: float = 0.0, high: float = 1.0, dtype: DTypeLike | None = None,
-        requires_grad: bool | None = None, **kwargs: Unpack[Stored],
+        requires_grad: bool | None = None, contiguous: bool = True, **kwargs: Unpack[Placed],
     ) -> Self:  # fmt: skip
         """Uniform in [low, high), in `shape`; `dtypes.default_float` unless a dtype is given.
 
@@ -129,8 +129,9 @@ class Sampling(Basis):
         kind = dtypes.default_float if dtype is None else known_dtype(dtype)
         if kind.is_complex:
             raise DTypeError(f"[uniform] gives real numbers, not {kind.name}; see Tensor.complex")
-        unit = cls.rand(*shape, dtype=kind if kind.is_float else None, **kwargs)
+        unit = cls.rand(*shape, dtype=kind if kind.is_float else None, contiguous=False, **kwargs)
         result = unit.mul(float(high - low)).add(float(low)).cast(kind)
+        result = result.contiguous() if contiguous else result
         return result if requires_grad is None else result.requires_grad_(requires_grad)
 
     @classmethod
