@@ -2,7 +2,7 @@
 
     python -m tests.budgets FILE --seconds 840
 
-FILE is what `pytest --resume FILE` wrote, in one environment or several. A suite is a folder of
+FILE is what `pytest --resume=FILE` wrote, in one environment or several. A suite is a folder of
 tests; its budget, in seconds of one core, is in budgets.toml. Ends with status 1 if a test failed
 or all of it, `--seconds` by the clock, took longer than it may. With `--shares` it writes
 shares.toml, by which long tests run a share of their cases.

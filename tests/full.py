@@ -74,7 +74,7 @@ def run(part: str, more: list[str], *, record: bool) -> int:
         print("only a commit is recorded: commit what is changed first", file=sys.stderr)
         return 2
     kept = KEPT / f"{state}.jsonl"
-    command = [sys.executable, "-m", "pytest", "--full", "--part", part, "--resume", str(kept)]
+    command = [sys.executable, "-m", "pytest", "--full", "--part", part, f"--resume={kept}"]
     status = subprocess.run([*command, *more], cwd=ROOT, check=False).returncode
     found = outcome(kept, state, part)
     print(table([found]))

@@ -1,12 +1,13 @@
 """What each test did, written down as it ends, so that another run goes on from there.
 
-    pytest --resume FILE        leaves out what passed in FILE, and adds to FILE what it runs
+    pytest --resume=FILE        leaves out what passed in FILE, and adds to FILE what it runs
     pytest --part 2/8           one eighth of the tests, which no other part has
     pytest --folders            says at the end what each folder of tests took
 
 Only what passed with these very sources is left out: a commit, or a commit and what was changed
-since. One surprise: with pytest-xdist the processes that run tests write nothing. They are told
-what passed before, and the one that started them writes.
+since. `=` keeps pytest from taking FILE, where it exists, for a path of tests, beside which it then
+looks for options. One surprise: with pytest-xdist the processes that run tests write nothing. They
+are told what passed before, and the one that started them writes.
 """
 
 from __future__ import annotations

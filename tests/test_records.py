@@ -198,7 +198,8 @@ def full_runs(tmp_path, monkeypatch):
 
     def start(command, **options):
         commands.append(command)
-        kept = command[command.index("--resume") + 1]
+        # Without `=` it would be a path of tests as soon as it exists: no option of ours is known.
+        [kept] = [word.removeprefix("--resume=") for word in command if "--resume=" in word]
         rows = [record(test, outcome, cpu=90.0) for test, outcome in outcomes.items()]
         with open(kept, "a") as file:
             file.writelines(json.dumps({**vars(r), "sources": "c0ffee"}) + "\n" for r in rows)

@@ -132,7 +132,7 @@ def shares_for(seconds: dict[str, list[float]], now: dict[str, int]) -> str:
     lines = [
         "# One case in so many runs of these tests, all of which take long; where there are fewer",
         "# cases, one at so many commits: see thinning.py.",
-        "# Written by `python -m tests.budgets FILE --shares`; FILE is of `pytest --resume FILE`.",
+        "# Written by `python -m tests.budgets FILE --shares`; FILE is of `pytest --resume=FILE`.",
     ]
     for file, tests in files.items():
         lines += ["", f'["{file}"]', *tests]
