@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import reduce as fold
 
 from ..dtype import DType, dtypes
@@ -23,7 +24,7 @@ from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
-from ..ir.rules.index import simplify
+from ..ir.rules.index import Terms, linear_terms, simplify, sum_terms
 from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
@@ -52,6 +53,32 @@ def expand(
     return _Expander(root, has_masks, shuffled_bytes, has_float64).run(root)
 
 
+@dataclass
+class _Linear:
+    """An index: the sum of RANGEs that are copied, times `steps`, of `others`, and of `rest`."""
+
+    steps: Terms
+    others: Terms
+    rest: int
+    sums: dict[tuple[Node, ...], Node] = field(default_factory=dict)
+
+    def at(self, position: dict[Node, int]) -> Node:
+        """The index where RANGEs have these positions, in its canonical form."""
+        rest, left = self.rest, ()
+        for loop, step in self.steps.items():
+            if loop in position:
+                rest += step * position[loop]
+            else:
+                left += (loop,)
+        if left not in self.sums:
+            terms = self.others | {loop: self.steps[loop] for loop in left}
+            self.sums[left] = sum_terms(terms, 0)
+        total = self.sums[left]
+        if total.op is Op.CONST:
+            return Node.index(rest)
+        return Node(Op.ADD, dtypes.index, (total, Node.index(rest))) if rest else total
+
+
 class _Expander:
     def __init__(
         self,
@@ -66,6 +93,7 @@ class _Expander:
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
         self.scalars: dict[tuple[object, ...], Node] = {}
+        self.linear: dict[Node, _Linear | None] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
         self.totals: dict[Node, list[Node]] = {}
@@ -138,6 +166,11 @@ class _Expander:
 
     def _scalar(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """An index or condition with the unrolled RANGEs (and lanes) put in, as a scalar."""
+        if node.op is Op.CONST:
+            return node
+        linear = self._linear_of(node) if node.dtype is dtypes.index else None
+        if linear is not None:
+            return linear.at(position | lane)
         free = self.free[node]
         inside = {r: n for r, n in (position | lane).items() if r in free}
         key = (node, *inside.items())
@@ -150,6 +183,27 @@ class _Expander:
                     mapping[part] = self._lane_of(part, position, lane)
             self.scalars[key] = simplify(node.substitute(mapping))
         return self.scalars[key]
+
+    def _linear_of(self, node: Node) -> _Linear | None:
+        """An index as a sum in which each RANGE that is copied is a term by itself, if it is so."""
+        if node not in self.linear:
+            self.linear[node] = self._as_linear(node)
+        return self.linear[node]
+
+    def _as_linear(self, node: Node) -> _Linear | None:
+        terms, rest = linear_terms(node)
+        steps = {t: terms.pop(t) for t in [*terms] if _is_copied(t)}
+        if any(any(map(_is_copied, self.free[t])) or _reads(t) for t in terms):
+            return None
+        others, more = linear_terms(simplify(sum_terms(terms, rest)))
+        return _Linear(steps, others, more)
+
+    def _contiguous(self, index: Node, position: dict[Node, int], vector: Node) -> Node | None:
+        """Where the first lane is, if the others follow it; else None."""
+        linear = self._linear_of(index)
+        if linear is None:
+            return contiguous(self._scalar(index, position, {}), vector)
+        return linear.at(position | {vector: 0}) if linear.steps.get(vector) == 1 else None
 
     def _lane_of(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
         """One lane of what is computed outside of an index that uses it."""
@@ -174,9 +228,9 @@ class _Expander:
         load, vector = Load.of(node), self._vector(node)
         if vector is None or vector not in self.free[load.index] | self.free[load.gate]:
             return self._lane_load(node, position, {})
-        index = self._scalar(load.index, position, {})
-        base = contiguous(index, vector)
+        base = self._contiguous(load.index, position, vector)
         if base is None:
+            index = self._scalar(load.index, position, {})
             across = self._across(node, vector)
             if across is not None:
                 return self._transposed(node, position, vector, across)
@@ -256,7 +310,7 @@ class _Expander:
     ) -> Node:
         """The vector over `across` that a load gives for one lane of `vector`."""
         load, here = Load.of(node), {vector: lane}
-        base = contiguous(self._scalar(load.index, around, here), across)
+        base = self._contiguous(load.index, around | here, across)
         assert base is not None
         gate = self._gate(load.gate, around | here, across)
         return _whole_load(load, self._at(load.memory, around), base, gate, across)
@@ -264,22 +318,23 @@ class _Expander:
     def _gate(self, gate: Node, position: dict[Node, int], vector: Node) -> Node:
         """A condition, as a scalar if it does not depend on the lane, else as a vector."""
         scalar = self._scalar(gate, position, {})
-        if vector not in free_ranges(scalar)[scalar]:
+        if scalar.op is Op.CONST or vector not in free_ranges(scalar)[scalar]:
             return scalar
         return lane_condition(scalar, vector)
 
     def _store(self, node: Node, position: dict[Node, int]) -> Node:
         store, vector = Store.of(node), self._vector(node)
         memory, value = self._at(store.memory, position), self._at(store.value, position)
-        index = self._scalar(store.index, position, {})
         if vector is None:
+            index = self._scalar(store.index, position, {})
             gate = self._scalar(store.gate, position, {})
             return Store(memory, index, value, gate, store.how).node()
-        base = contiguous(index, vector)
+        base = self._contiguous(store.index, position, vector)
         if base is None:
             woven = self._woven(node, position, vector, memory)
             if woven is not None:
                 return woven
+            index = self._scalar(store.index, position, {})
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
                 gate = self._scalar(store.gate, position, {})
@@ -426,6 +481,15 @@ class _Expander:
         below = Node.sink(end.effects).toposort() if self.totals else ()
         effects.update((total, None) for n in below for total in self.totals.get(n, ()))
         return End(tuple(effects), loops).node()
+
+
+def _is_copied(node: Node) -> bool:
+    return node.op is Op.RANGE and node.arg.kind in ("unroll", "vector")
+
+
+def _reads(index: Node) -> bool:
+    """Whether a value is read below an index: each copy reads its own."""
+    return any(n.op in (Op.LOAD, Op.REDUCE) for n in index.toposort())
 
 
 def _is_false(gate: Node) -> bool:

@@ -204,9 +204,8 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
-            for reduce in nest.reduces():
-                if free_ranges(reduce)[reduce] == frozenset(nest.loops):
-                    yield nest, reduce
+            free, loops = free_ranges(nest.node), frozenset(nest.loops)
+            yield from ((nest, reduce) for reduce in nest.reduces() if free[reduce] == loops)
 
 
 def _is_alone(nest: Nest, reduce: Node) -> bool:

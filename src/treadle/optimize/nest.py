@@ -6,8 +6,9 @@ alike: loops, the value, and for every access how far apart neighbouring loop po
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.conditions import parts, without_not
@@ -80,14 +81,22 @@ class Nest:
             return [_flat(stage.filled, stage.arg.sizes)]
         return [Store.of(effect).index for effect in self.effects]
 
-    def nodes(self) -> list[Node]:
+    def nodes(self) -> Sequence[Node]:
         """The nodes of this nest alone: not those of nests whose memory it reads."""
-        return self._below(lambda n: n.op is not Op.STAGE)
+        return self._nodes
 
-    def reduces(self) -> list[Node]:
+    def reduces(self) -> Sequence[Node]:
         """Its reductions, and those of what it keeps for itself."""
+        return self._reduces
+
+    @functools.cached_property
+    def _nodes(self) -> tuple[Node, ...]:
+        return tuple(self._below(lambda n: n.op is not Op.STAGE))
+
+    @functools.cached_property
+    def _reduces(self) -> tuple[Node, ...]:
         inside = lambda n: n.op is not Op.STAGE or n.arg.scope == "shared"
-        return [n for n in self._below(inside) if n.op is Op.REDUCE]
+        return tuple(n for n in self._below(inside) if n.op is Op.REDUCE)
 
     def _below(self, inside: Callable[[Node], bool]) -> list[Node]:
         roots = self.values if self.node.op is Op.STAGE else self.effects

@@ -22,7 +22,7 @@ from ..op import Op
 from ..rewrite import rewrite
 from ..rule import RuleSet, anything, constant, rule
 
-__all__ = ["INDEX_RULES", "linear_terms", "remembered", "simplify", "sum_terms"]
+__all__ = ["INDEX_RULES", "Terms", "linear_terms", "remembered", "simplify", "sum_terms"]
 
 Terms = dict[Node, int]
 
