@@ -36,7 +36,7 @@ __all__ = ["WGSLRenderer"]
 _LANES = "xyzw"
 # Work items of a subgroup are counted: there may be fewer than its size says.
 _WORK_ITEMS = {
-    "work_item": "i32(item_id)",
+    "work_item": "i32(work_item)",
     "lane": "i32(subgroupExclusiveAdd(1u))",
     "lanes": "i32(subgroupAdd(1u))",
 }
@@ -121,15 +121,15 @@ class _WGSLFunction(WGSLMemory):
     def header(self) -> list[str]:
         workgroups = loop_size(*self.phase.grid)
         arguments = (
-            "@builtin(workgroup_id) group_id: vec3<u32>",
-            "@builtin(num_workgroups) group_counts: vec3<u32>",
-            "@builtin(local_invocation_index) item_id: u32",
+            "@builtin(workgroup_id) workgroup_id: vec3<u32>",
+            "@builtin(num_workgroups) workgroup_counts: vec3<u32>",
+            "@builtin(local_invocation_index) work_item: u32",
         )
         return [
             f"@compute @workgroup_size({self.phase.work_items})",
             f"fn {self.name}({', '.join(arguments)}) {{",
-            "  let group = i32(group_id.x + group_id.y * group_counts.x);",
-            f"  if (group >= {workgroups}i) {{ return; }}",
+            "  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);",
+            f"  if (grid_step >= {workgroups}i) {{ return; }}",
         ]
 
     # -- types ----------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class _WGSLFunction(WGSLMemory):
         return f"for (var {name}: {self.type(dtype)} = 0; {name} < {count}; {name}++)"
 
     def grid_step(self) -> str:
-        return "group"
+        return "grid_step"
 
     def variable(self, number: int) -> str:
         return f"{self.prefix}vars[{number // 4}].{_LANES[number % 4]}"
