@@ -30,11 +30,11 @@ def merged(parts: Iterable[Observed]) -> Observed:
 
 
 def kind_of(device: str) -> str:
-    """Which table of reasons is about a device: of processors, groups of items, or matrix units."""
+    """Which table of reasons is about a device: of processors, workgroups or matrix units."""
     name, _, rest = device.partition(":")
     if name == "CUDA":
         return "warpgroups" if "90a" in rest else "matrix_units"
-    return "groups" if name == "WEBGPU" or rest.endswith("gpu") else "processors"
+    return "workgroups" if name == "WEBGPU" or rest.endswith("gpu") else "processors"
 
 
 def unexplained(reached: Collection[str], device: str) -> list[str]:

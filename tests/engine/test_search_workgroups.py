@@ -80,7 +80,7 @@ def test_a_space_has_other_tiles_groups_and_forms():
     assert len({tile.depth for tile in tiles}) > 1
     assert len({move.tile for move in moves("product of halves", TileForUnits)}) > 1
     shared = moves("softmax", ShareReduction)
-    assert len({move.items for move in shared}) > 1
+    assert len({move.work_items for move in shared}) > 1
     assert {move.subgroup is None for move in shared} == {True, False}
 
 

@@ -3,17 +3,17 @@
 var<workgroup> p0_local0: array<f32, 64>;
 var<workgroup> p0_local1: array<f32, 8>;
 @compute @workgroup_size(64)
-fn k_0(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(num_workgroups) group_counts: vec3<u32>, @builtin(local_invocation_index) item_id: u32) {
-  let group = i32(group_id.x + group_id.y * group_counts.x);
-  if (group >= 100i) { return; }
+fn k_0(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(num_workgroups) workgroup_counts: vec3<u32>, @builtin(local_invocation_index) work_item: u32) {
+  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);
+  if (grid_step >= 100i) { return; }
   var reg3: f32;
   var reg2: f32;
   var reg1: f32;
-  let v1: i32 = i32(item_id);
+  let v1: i32 = i32(work_item);
   let v2: i32 = (v1 % 8i);
   let v3: bool = (v1 < 8i);
   let v4: bool = (v1 < 1i);
-  let v5: i32 = group;
+  let v5: i32 = grid_step;
   reg3 = 0x0.0p+0f;
   reg2 = 0x0.0p+0f;
   reg1 = 0x0.0p+0f;

@@ -3,15 +3,15 @@ enable subgroups;
 @group(0) @binding(1) var<storage, read_write> p0_arg1: array<f32>;
 var<workgroup> p0_local0: array<f32, 64>;
 @compute @workgroup_size(64)
-fn k_0(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(num_workgroups) group_counts: vec3<u32>, @builtin(local_invocation_index) item_id: u32) {
-  let group = i32(group_id.x + group_id.y * group_counts.x);
-  if (group >= 100i) { return; }
+fn k_0(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(num_workgroups) workgroup_counts: vec3<u32>, @builtin(local_invocation_index) work_item: u32) {
+  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);
+  if (grid_step >= 100i) { return; }
   var reg2: f32;
   var reg1: f32;
-  let v1: i32 = i32(item_id);
+  let v1: i32 = i32(work_item);
   let v2: i32 = i32(subgroupExclusiveAdd(1u));
   let v3: bool = (v1 < 1i);
-  let v4: i32 = group;
+  let v4: i32 = grid_step;
   reg2 = 0x0.0p+0f;
   reg1 = 0x0.0p+0f;
   let v5: i32 = (v4 * 70i);
@@ -50,15 +50,15 @@ fn is_nan(x: f32) -> bool { return (bitcast<u32>(x) & 0x7fffffffu) > 0x7f800000u
 @group(0) @binding(1) var<storage, read_write> p0_arg1: array<f32>;
 var<workgroup> p0_local0: array<f32, 64>;
 @compute @workgroup_size(64)
-fn k_0(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(num_workgroups) group_counts: vec3<u32>, @builtin(local_invocation_index) item_id: u32) {
-  let group = i32(group_id.x + group_id.y * group_counts.x);
-  if (group >= 100i) { return; }
+fn k_0(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(num_workgroups) workgroup_counts: vec3<u32>, @builtin(local_invocation_index) work_item: u32) {
+  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);
+  if (grid_step >= 100i) { return; }
   var reg2: f32;
   var reg1: f32;
-  let v1: i32 = i32(item_id);
+  let v1: i32 = i32(work_item);
   let v2: i32 = i32(subgroupExclusiveAdd(1u));
   let v3: bool = (v1 < 1i);
-  let v4: i32 = group;
+  let v4: i32 = grid_step;
   reg2 = from_bits(0x80000000u);
   reg1 = from_bits(0x80000000u);
   let v5: i32 = (v4 * 70i);
@@ -92,15 +92,15 @@ enable subgroups;
 @group(0) @binding(1) var<storage, read_write> p0_arg1: array<atomic<u32>>;
 var<workgroup> p0_local0: array<bool, 64>;
 @compute @workgroup_size(64)
-fn k_0(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(num_workgroups) group_counts: vec3<u32>, @builtin(local_invocation_index) item_id: u32) {
-  let group = i32(group_id.x + group_id.y * group_counts.x);
-  if (group >= 100i) { return; }
+fn k_0(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(num_workgroups) workgroup_counts: vec3<u32>, @builtin(local_invocation_index) work_item: u32) {
+  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);
+  if (grid_step >= 100i) { return; }
   var reg2: bool;
   var reg1: bool;
-  let v1: i32 = i32(item_id);
+  let v1: i32 = i32(work_item);
   let v2: i32 = i32(subgroupExclusiveAdd(1u));
   let v3: bool = (v1 < 1i);
-  let v4: i32 = group;
+  let v4: i32 = grid_step;
   reg2 = true;
   reg1 = true;
   let v5: i32 = (v4 * 70i);
@@ -142,15 +142,15 @@ fn saturate_int32(x: f32) -> i32 {
 @group(0) @binding(1) var<storage, read_write> p0_arg1: array<i32>;
 var<workgroup> p0_local0: array<i32, 64>;
 @compute @workgroup_size(64)
-fn k_0(@builtin(workgroup_id) group_id: vec3<u32>, @builtin(num_workgroups) group_counts: vec3<u32>, @builtin(local_invocation_index) item_id: u32) {
-  let group = i32(group_id.x + group_id.y * group_counts.x);
-  if (group >= 100i) { return; }
+fn k_0(@builtin(workgroup_id) workgroup_id: vec3<u32>, @builtin(num_workgroups) workgroup_counts: vec3<u32>, @builtin(local_invocation_index) work_item: u32) {
+  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);
+  if (grid_step >= 100i) { return; }
   var reg2: i32;
   var reg1: i32;
-  let v1: i32 = i32(item_id);
+  let v1: i32 = i32(work_item);
   let v2: i32 = i32(subgroupExclusiveAdd(1u));
   let v3: bool = (v1 < 1i);
-  let v4: i32 = group;
+  let v4: i32 = grid_step;
   reg2 = 0i;
   reg1 = 0i;
   let v5: i32 = (v4 * 70i);

@@ -273,7 +273,7 @@ def test_vectors_have_their_lanes_last():
     assert evaluate(pair, {x: a}).tolist() == [[46, 13], [86, 23]]
 
 
-def test_the_items_of_a_subgroup_all_get_what_they_combine():
+def test_the_work_items_of_a_subgroup_all_get_what_they_combine():
     x = Node(Op.WILDCARD, dtypes.float32, (), ("x", False))
     a = np.array([[1, 2, 4, 8], [3, np.nan, 5, 1]], np.float32)
     total = Node(Op.SUBGROUP, dtypes.float32, (x,), Op.ADD)

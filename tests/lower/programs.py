@@ -39,17 +39,17 @@ def meaning(sink: Node, memory: Memory) -> dict[int, Array]:
 
 
 def run(phases: Sequence[Phase], memory: Memory) -> dict[int, Array]:
-    """The memory after linear programs, of which each group or worker has one item.
+    """The memory after linear programs, of which each workgroup or worker has one work item.
 
-    A group runs the program for one step of the grid, a worker one program for all of them.
+    A workgroup runs the program for one step of the grid, a worker one program for all of them.
     """
     after = {slot: array.copy() for slot, array in memory.items()}
     for phase in phases:
         verify_linear(phase.program)
-        grid = phase.grid if phase.items > 1 else ()
+        grid = phase.grid if phase.work_items > 1 else ()
         for steps in itertools.product(*(range(loop_size(r)) for r in grid)):
-            group = {r: np.asarray(step) for r, step in zip(grid, steps, strict=True)}
-            _Machine(phase.program.src, after).block(0, len(phase.program.src), group)
+            workgroup = {r: np.asarray(step) for r, step in zip(grid, steps, strict=True)}
+            _Machine(phase.program.src, after).block(0, len(phase.program.src), workgroup)
     return after
 
 

@@ -23,7 +23,7 @@ from treadle.target import parse_target
 from ..optimize.references import kernel
 
 SIZE = 64  # of the slices, each way
-SUBGROUPS = 4  # of the 128 items that a product is for
+SUBGROUPS = 4  # of the 128 work items that a product is for
 
 
 def of(root: Node, op: Op) -> list[Node]:

@@ -88,7 +88,7 @@ def test_what_fills_memory_for_all_is_a_phase_before():
     np.testing.assert_array_equal(after[0][:4], [3, 2, 1, 0])
 
 
-def in_groups(fill_loops, around):
+def in_workgroups(fill_loops, around):
     """Shared memory that is filled in `fill_loops`, and read in J, inside of `around`."""
     local = Node(Op.LOCAL, F32, (), LocalRef(0, 4))
     place = fill_loops[-1]
@@ -98,23 +98,23 @@ def in_groups(fill_loops, around):
     return Node.sink([kernel(read, around, J)])
 
 
-def test_all_items_meet_between_filling_and_reading_shared_memory():
+def test_all_work_items_meet_between_filling_and_reading_shared_memory():
     grid = Node.range(4, 0, "grid")
-    (phase,) = linearize(in_groups((K,), grid), items=32, has_groups=True)
+    (phase,) = linearize(in_workgroups((K,), grid), work_items=32, has_workgroups=True)
     ops = [n.op for n in phase.program.src if n.op in (Op.STORE, Op.LOAD, Op.BARRIER)]
     assert ops == [Op.LOAD, Op.STORE, Op.BARRIER, Op.LOAD, Op.STORE]
 
 
-def test_before_a_loop_fills_shared_memory_again_all_items_have_read_it():
-    (phase,) = linearize(in_groups((K,), R), items=32, has_groups=True)
+def test_before_a_loop_fills_shared_memory_again_all_work_items_have_read_it():
+    (phase,) = linearize(in_workgroups((K,), R), work_items=32, has_workgroups=True)
     ops = [n.op for n in phase.program.src if n.op in (Op.STORE, Op.BARRIER)]
     assert ops == [Op.STORE, Op.BARRIER, Op.STORE, Op.BARRIER]
     assert positions(phase)[[n for n in phase.program.src if n.op is Op.BARRIER][-1]] == 1
 
 
-@pytest.mark.parametrize(("items", "has_groups"), [(1, True), (32, False)])
-def test_one_item_meets_nobody(items, has_groups):
-    (phase,) = linearize(in_groups((K,), R), items, has_groups)
+@pytest.mark.parametrize(("work_items", "has_workgroups"), [(1, True), (32, False)])
+def test_one_work_item_meets_nobody(work_items, has_workgroups):
+    (phase,) = linearize(in_workgroups((K,), R), work_items, has_workgroups)
     assert not [n for n in phase.program.src if n.op is Op.BARRIER]
 
 
@@ -132,5 +132,5 @@ def test_a_phase_names_its_variables_and_the_bytes_of_its_memory():
     (phase,) = linearize(Node.sink([kernel(load(R + count), R)]))
     assert phase.variables == ["count"]
     assert param_bytes(OUT) == 64 * 4
-    assert phase.launched == phase.items == 1
+    assert phase.launched == phase.work_items == 1
     assert phase.code is phase.program

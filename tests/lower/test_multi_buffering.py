@@ -34,7 +34,7 @@ RANDOM = np.random.default_rng(14)
 STEPS = 6
 OUT, X, Y = (Node(Op.PARAM, F32, (), ParamRef(slot, STEPS * 8)) for slot in range(3))
 J, S = Node.range(8, 0, "grid"), Node.range(STEPS, 1)
-F = Node.range(8, 2, "unroll")  # what an item fills
+F = Node.range(8, 2, "unroll")  # what a work item fills
 
 
 def slices(memory: Node, read: Node, buffers: int, fill: str = "copies") -> Node:
@@ -61,7 +61,7 @@ def lowered(root: Node) -> Node:
     verify_kernel(found)
     assert not of(found, Op.STAGE)
     memory = {slot: RANDOM.integers(-9, 9, STEPS * 8).astype(np.float32) for slot in range(3)}
-    phases = linearize(lower_reduces(expand(found)), items=2, has_groups=True)
+    phases = linearize(lower_reduces(expand(found)), work_items=2, has_workgroups=True)
     np.testing.assert_array_equal(run(phases, memory)[0], meaning(root, memory)[0])
     return found
 

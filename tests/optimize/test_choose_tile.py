@@ -1,4 +1,4 @@
-"""The tile of a product on units, items and vectors: of those in their data, what costs least."""
+"""The tile of a product on units, work items and vectors: of those in their data the cheapest."""
 
 from dataclasses import replace
 
@@ -14,21 +14,21 @@ from treadle.optimize.moves import Moves, Schedule
 from treadle.optimize.replay import parsed
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.warpgroup_units import TileForWarpgroups
-from treadle.target import MMA, WGMMA, item_unit, parse_target, vector_unit
+from treadle.target import MMA, WGMMA, parse_target, vector_unit, work_item_unit
 
 from .references import kernel
 
 SM_80, SM_90A = parse_target("sm_80"), parse_target("sm_90a")
 OF_SUBGROUPS = Tile((16, 8), (4, 2), (2, 4), 32)
 OF_WARPGROUPS = Tile((64, 128), (1, 1), (2, 1), 64)
-OF_ITEMS = Tile((1, 1), (4, 4), (16, 16), 16)
+OF_WORK_ITEMS = Tile((1, 1), (4, 4), (16, 16), 16)
 
 
 @pytest.mark.parametrize(
     ("sizes", "each"),
     [((4096, 4096, 64), (4, 4)), ((512, 512, 64), (1, 2)), ((64, 1 << 16, 64), (2, 4))],
 )
-def test_subgroups_have_as_much_as_leaves_groups_enough(sizes, each):
+def test_subgroups_have_as_much_as_leaves_workgroups_enough(sizes, each):
     tile = choose(Product(*sizes), MMA["bfloat16"], SM_80)
     assert tile is not None
     assert tile.each == each
@@ -52,25 +52,27 @@ def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
     assert few.rows * few.columns < many.rows * many.columns
 
 
-def of_items(group, product):
-    return choose(product, item_unit(group, dtypes.float32), replace(SM_80, workgroup=group))
+def of_work_items(workgroup, product):
+    return choose(
+        product, work_item_unit(workgroup, dtypes.float32), replace(SM_80, workgroup=workgroup)
+    )
 
 
-def test_slices_fit_in_the_memory_that_a_group_shares():
-    group = SM_80.workgroup
-    assert group is not None
+def test_slices_fit_in_the_memory_that_a_workgroup_shares():
+    workgroup = SM_80.workgroup
+    assert workgroup is not None
     large = Product(1024, 1024, 1024)
-    assert of_items(group, large) is not None
+    assert of_work_items(workgroup, large) is not None
     for shared in (16 << 10, 4 << 10):
-        tile = of_items(replace(group, shared_bytes=shared), large)
+        tile = of_work_items(replace(workgroup, shared_bytes=shared), large)
         assert tile is None or tile.depth * (tile.rows + tile.columns) * 4 <= shared
-    assert of_items(replace(group, shared_bytes=64), large) is None
+    assert of_work_items(replace(workgroup, shared_bytes=64), large) is None
 
 
-def test_items_have_as_much_as_is_set():
-    group = SM_80.workgroup
-    assert group is not None
-    tile = of_items(replace(group, each=(2, 8), depth=4), Product(64, 64, 64))
+def test_work_items_have_as_much_as_is_set():
+    workgroup = SM_80.workgroup
+    assert workgroup is not None
+    tile = of_work_items(replace(workgroup, each=(2, 8), depth=4), Product(64, 64, 64))
     assert tile is not None
     assert (tile.each, tile.depth) == ((2, 8), 4)
 
@@ -119,17 +121,17 @@ def test_the_tiles_of_a_unit_are_its_data():
     assert choose(Product(4096, 4096, 4096), replace(unit, tiling=None), SM_80) is None
 
 
-def test_a_block_of_attention_is_the_first_of_which_two_groups_fit():
-    group = SM_80.workgroup
-    assert group is not None
+def test_a_block_of_attention_is_the_first_of_which_two_workgroups_fit():
+    workgroup = SM_80.workgroup
+    assert workgroup is not None
     tiles = blocks(MMA["float16"], (2, 64), (2, 32), (1, 64))
     assert [(tile.rows, tile.columns) for tile in tiles] == [(128, 64), (128, 32), (64, 64)]
-    chosen = lambda nbytes, results: choose_block(tiles, nbytes, results, group)
-    half = group.shared_bytes // 2
+    chosen = lambda nbytes, results: choose_block(tiles, nbytes, results, workgroup)
+    half = workgroup.shared_bytes // 2
     assert chosen(lambda tile: 1, 1 << 20) is tiles[0]
     assert chosen(lambda tile: half if tile is tiles[0] else 1, 1 << 20) is tiles[1]
     assert chosen(lambda tile: half, 1 << 20) is tiles[0]
-    assert chosen(lambda tile: 1, 128 * group.busy - 1) is tiles[2]
+    assert chosen(lambda tile: 1, 128 * workgroup.busy - 1) is tiles[2]
 
 
 def test_the_levels_of_a_tile_multiply():
@@ -168,12 +170,12 @@ def test_a_tile_is_its_text():
 
 
 @pytest.mark.parametrize("move", [TileForUnits, TileForWarpgroups, ShareTiles])
-@pytest.mark.parametrize("tile", [OF_SUBGROUPS, OF_WARPGROUPS, OF_ITEMS])
+@pytest.mark.parametrize("tile", [OF_SUBGROUPS, OF_WARPGROUPS, OF_WORK_ITEMS])
 def test_a_move_tiles_by_its_own_kind_of_tile_alone(move, tile):
     x = Tensor.zeros(128, 128, dtype=dtypes.float16).realize()
     found, *_ = kernel(x @ x, SM_90A)
     moves = Moves(found.ast, SM_90A)
-    own = {TileForUnits: OF_SUBGROUPS, TileForWarpgroups: OF_WARPGROUPS, ShareTiles: OF_ITEMS}
+    own = {TileForUnits: OF_SUBGROUPS, TileForWarpgroups: OF_WARPGROUPS, ShareTiles: OF_WORK_ITEMS}
     if tile is own[move]:
         moves.make(move(0, tile))
         assert moves.schedule().of_kind(move)[0].tile is tile

@@ -41,11 +41,11 @@ def test_what_has_other_types_or_few_lines_is_not():
     assert not is_on_units(numbers(8, 512) @ numbers(512, 64))
 
 
-def test_a_tile_is_as_large_as_leaves_groups_enough():
-    for rows, groups in ((4096, 32 * 32), (512, 16 * 8)):
+def test_a_tile_is_as_large_as_leaves_workgroups_enough():
+    for rows, workgroups in ((4096, 32 * 32), (512, 16 * 8)):
         _, ast, _ = kernel(numbers(rows, 32) @ numbers(32, rows), TARGET)
         grid = [loop_size(n) for n in ast.toposort() if n.op is Op.RANGE and n.arg.kind == "grid"]
-        assert math.prod(grid) == groups
+        assert math.prod(grid) == workgroups
 
 
 def test_kernels_are_legal_at_every_stage_and_keep_to_shared_memory():
@@ -53,7 +53,7 @@ def test_kernels_are_legal_at_every_stage_and_keep_to_shared_memory():
     verify_kernel(ast)
     (phase,) = lower(ast, len(found.buffers), TARGET).phases
     verify_linear(phase.program)
-    assert phase.items == 256
+    assert phase.work_items == 256
     held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
     assert sum(n.arg.size * n.dtype.itemsize for n in held) <= TARGET.workgroup.shared_bytes
     assert all(n.dtype.scalar is dtypes.bfloat16 for n in held)  # copied as they are

@@ -14,7 +14,7 @@ from treadle.engine.run import scheduled
 from treadle.errors import InternalError
 from treadle.ir.choices import CHOICES, choices_of
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.k_tiling import TileForGroups
+from treadle.optimize.k_tiling import TileForWorkgroups
 from treadle.optimize.loop_digits import Merge
 from treadle.optimize.loop_moves import Extent, Loops, Part, Reorder
 from treadle.optimize.moves import Move, Moves, Schedule
@@ -122,7 +122,7 @@ def kinds(base):
 
 
 def test_moves_that_are_choices_have_their_names():
-    named = [kind for kind in kinds(Move) if kind is not TileForGroups]  # of which others are kinds
+    named = [kind for kind in kinds(Move) if kind is not TileForWorkgroups]  # others are its kinds
     words = {kind.word for kind in named}
     assert words - CHOICES.keys() == PLAIN
     assert {CHOICES[word].stage for word in words & CHOICES.keys()} == {"optimize"}

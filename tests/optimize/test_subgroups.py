@@ -21,7 +21,7 @@ from treadle.target import Workgroup, host_target
 
 RANDOM = np.random.default_rng(5)
 GPU = dataclasses.replace(host_target(), vector_bytes=16, max_lanes=4, index_bits=32)
-SIZES = {"fixed": (4, 4), "smaller groups": (64, 64), "varying": (8, 32), "any": (1, 128)}
+SIZES = {"fixed": (4, 4), "smaller workgroups": (64, 64), "varying": (8, 32), "any": (1, 128)}
 
 
 def gpu(least, most):
@@ -51,16 +51,16 @@ def test_a_shared_reduction_takes_one_barrier_and_one_subgroup_operation(sizes):
     assert len(ops(softmax, Op.BARRIER)) == len(ops(softmax, Op.SUBGROUP)) == 2
 
 
-def test_only_a_subgroup_of_unknown_size_counts_its_items():
+def test_only_a_subgroup_of_unknown_size_counts_its_work_items():
     names = lambda phase: {n.arg.name for n in ops(phase, Op.WORK_ITEM)}
     (fixed,) = phases(filled(60, 5000).sum(axis=1), gpu(32, 32))
     (varying,) = phases(filled(60, 5000).sum(axis=1), gpu(8, 32))
-    assert names(fixed) == {"item", "lane"}
-    assert names(varying) == {"item", "lane", "lanes"}
-    assert most_iterations(varying) < 5000  # one turn for each item at the worst
+    assert names(fixed) == {"work_item", "lane"}
+    assert names(varying) == {"work_item", "lane", "lanes"}
+    assert most_iterations(varying) < 5000  # one turn for each work item at the worst
 
 
-def test_groups_without_full_subgroups_of_a_fixed_size_are_refused():
+def test_workgroups_without_full_subgroups_of_a_fixed_size_are_refused():
     target = gpu(16, 16)
     (kernel,) = scheduled([(filled(60, 5000).sum(axis=1).node, "CPU")])
     ast, _ = optimize(kernel.ast, target)
@@ -138,7 +138,7 @@ def test_a_nan_in_any_place_is_the_maximum_and_the_minimum(device):
     assert (Tensor(data, device=device).max(axis=1).numpy() == -np.inf).all()
 
 
-def test_reductions_of_different_lengths_share_a_group(device):
+def test_reductions_of_different_lengths_share_a_workgroup(device):
     data = RANDOM.integers(-9, 9, (5, 40)).astype(np.float32)
     long = RANDOM.integers(-9, 9, (5, 4000)).astype(np.float32)
     x, y = Tensor(data, device=device).realize(), Tensor(long, device=device).realize()

@@ -43,7 +43,7 @@ def test_each_step_of_the_loops_is_held_where_the_map_says(name):
         assert tuple(at(part, values) for part in held) == place
 
 
-def test_loops_of_lanes_are_items_and_neighbours_are_a_vector():
+def test_loops_of_lanes_are_work_items_and_neighbours_are_a_vector():
     _, _, out = UNITS["mma"].held
     assert extents(out, 0) == ((2, "unroll"), (8, "local"))
     assert extents(out, 1, "vector") == ((4, "local"), (2, "vector"))

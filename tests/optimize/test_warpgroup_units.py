@@ -79,7 +79,7 @@ def test_tensors_are_copied_in_bulk_by_a_producer():
     phase = phase_of(numbers(2, 136, 128) @ numbers(2, 128, 72))
     assert phase.producer is not None
     verify_linear(phase.producer)
-    assert phase.launched == phase.items + 128
+    assert phase.launched == phase.work_items + 128
     (_, one), (_, other) = phase.boxes
     assert {one.shape, other.shape} == {(128, 136, 2), (72, 128, 2)}
 

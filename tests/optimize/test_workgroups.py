@@ -1,4 +1,4 @@
-"""Schedules for work-groups: structure within the target's limits, values right."""
+"""Schedules for workgroups: structure within the target's limits, values right."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from treadle.schedule.limits import fits
 from treadle.schedule.passes import schedule
 from treadle.target import Workgroup, host_target
 
-GROUP = Workgroup(128, 256, 16 << 10)
+WORKGROUP = Workgroup(128, 256, 16 << 10)
 TARGET = dataclasses.replace(
-    host_target(), name="a GPU", vector_bytes=16, max_lanes=4, workgroup=GROUP, max_buffers=8,
+    host_target(), name="a GPU", vector_bytes=16, max_lanes=4, workgroup=WORKGROUP, max_buffers=8,
     max_steps=65535, index_bits=32, short_indices=True,
 )  # fmt: skip
 RANDOM = np.random.default_rng(11)
@@ -82,10 +82,10 @@ def test_every_schedule_stays_within_the_targets_limits(name):
         assert log or not any(n.op is Op.RANGE for n in ast.toposort())
         held = {n.src[: 2 + len(n.arg.sizes)]: n for n in stages(ast)}.values()
         nbytes = sum(math.prod(n.arg.sizes) * n.dtype.itemsize for n in held)
-        assert nbytes <= GROUP.shared_bytes
+        assert nbytes <= WORKGROUP.shared_bytes
         assert all(size <= TARGET.max_lanes for size in sizes(ast, "vector"))
         for phase in lower(ast, len(kernel.buffers), TARGET).phases:
-            assert phase.items <= GROUP.most_items
+            assert phase.work_items <= WORKGROUP.most_work_items
             assert most_iterations(phase) <= TARGET.max_steps
             assert len(phase.params) <= TARGET.max_buffers
 
@@ -94,23 +94,23 @@ def logs(tensor):
     return [move for _, _, log in asts(tensor) for move in log]
 
 
-def items_and_results(tensor):
-    """The work items of a group, and the results of an item, of the last kernel of `tensor`."""
+def work_items_and_results(tensor):
+    """Work items of a workgroup, and results of a work item, in the last kernel of `tensor`."""
     extents = [extent for part in logs(tensor)[-1].parts for extent in part.extents]
     count = lambda kind: math.prod(e.size for e in extents if e.kind == kind)
     return count("local"), count("vector")
 
 
-def test_neighbouring_elements_go_to_neighbouring_items_in_vectors():
-    assert items_and_results(filled(64, 64) * 2) == (128, 4)
-    assert items_and_results(filled(65, 63) * 2) == (128, 1)
-    assert items_and_results(filled(5) * 2)[0] == 8
+def test_neighbouring_elements_go_to_neighbouring_work_items_in_vectors():
+    assert work_items_and_results(filled(64, 64) * 2) == (128, 4)
+    assert work_items_and_results(filled(65, 63) * 2) == (128, 1)
+    assert work_items_and_results(filled(5) * 2)[0] == 8
 
 
-def test_a_softmax_has_a_group_for_each_row_which_shares_both_reductions():
+def test_a_softmax_has_a_workgroup_for_each_row_which_shares_both_reductions():
     ((_, ast, log),) = asts(filled(300, 5000).softmax())
     assert sizes(ast, "grid") == [300]
-    assert [move.items for move in log.of_kind(ShareReduction)] == [128, 128]
+    assert [move.work_items for move in log.of_kind(ShareReduction)] == [128, 128]
     assert stages(ast)
 
 
@@ -122,8 +122,8 @@ def test_columns_are_summed_by_an_item_each_and_long_ones_in_chunks():
     assert len(stages(ast, "grid")) == 1
 
 
-def test_an_item_computes_more_of_a_matmul_where_that_leaves_groups_enough():
-    wide = dataclasses.replace(TARGET, workgroup=dataclasses.replace(GROUP, tile=8, together=4))
+def test_a_work_item_computes_more_of_a_matmul_where_that_leaves_workgroups_enough():
+    wide = dataclasses.replace(TARGET, workgroup=dataclasses.replace(WORKGROUP, tile=8, together=4))
     busy = dataclasses.replace(wide, workgroup=dataclasses.replace(wide.workgroup, busy=32))
     ((_, small, _),) = asts(filled(256, 256) @ filled(256, 256))
     ((_, large, _),) = asts(filled(256, 256) @ filled(256, 256), wide)
@@ -140,7 +140,7 @@ def test_both_operands_of_a_matmul_are_in_shared_memory():
 
 
 def test_a_tile_shrinks_until_shared_memory_holds_it():
-    small = dataclasses.replace(TARGET, workgroup=dataclasses.replace(GROUP, shared_bytes=2048))
+    small = dataclasses.replace(TARGET, workgroup=dataclasses.replace(WORKGROUP, shared_bytes=2048))
     ((_, ast, log),) = asts(filled(256, 256) @ filled(256, 256), small)
     assert len(log.of_kind(ShareTiles)) == 1
     held = {n.src[: 2 + len(n.arg.sizes)]: n for n in stages(ast)}.values()
@@ -176,8 +176,8 @@ def opened(name):
 
 
 @pytest.fixture
-def grouped():
-    """A device whose kernels run in groups."""
+def with_workgroups():
+    """A device whose kernels run in workgroups."""
     return opened("WEBGPU").name
 
 
@@ -203,10 +203,12 @@ def close(found, expected, tolerance=2e-4):
     ("m", "k", "n"),
     [(1, 1, 1), (3, 1000, 5), (63, 64, 65), (65, 63, 1), (1, 65, 64), (127, 300, 129)],
 )
-def test_matmuls_of_awkward_sizes(grouped, m, k, n):
+def test_matmuls_of_awkward_sizes(with_workgroups, m, k, n):
     a, b = numbers(m, k), numbers(k, n)
-    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
-    turned = Tensor(a.T.copy(), device=grouped).T @ Tensor(b.T.copy(), device=grouped).T
+    close(Tensor(a, device=with_workgroups) @ Tensor(b, device=with_workgroups), a @ b)
+    turned = (
+        Tensor(a.T.copy(), device=with_workgroups).T @ Tensor(b.T.copy(), device=with_workgroups).T
+    )
     close(turned + 1, a @ b + 1)
 
 
@@ -219,16 +221,16 @@ def test_a_processor_may_be_scheduled_like_a_gpu():
     close((Tensor(a, device=name) @ Tensor(b, device=name)).realize().softmax(), expected)
 
 
-def test_batched_matmuls(grouped):
+def test_batched_matmuls(with_workgroups):
     a, b = numbers(3, 33, 40), numbers(3, 40, 35)
-    close(Tensor(a, device=grouped) @ Tensor(b, device=grouped), a @ b)
-    close(Tensor(a, device=grouped) @ Tensor(b[0], device=grouped), a @ b[0])
+    close(Tensor(a, device=with_workgroups) @ Tensor(b, device=with_workgroups), a @ b)
+    close(Tensor(a, device=with_workgroups) @ Tensor(b[0], device=with_workgroups), a @ b[0])
 
 
 @pytest.mark.parametrize("shape", [(1,), (3,), (63,), (65, 3), (3, 5000), (70_000,), (35_000, 3)])
-def test_reductions_over_every_axis(grouped, shape):
+def test_reductions_over_every_axis(with_workgroups, shape):
     data = RANDOM.integers(-9, 9, shape).astype(np.int32)
-    x = Tensor(data, device=grouped).realize()
+    x = Tensor(data, device=with_workgroups).realize()
     for axis in (None, *range(len(shape))):
         np.testing.assert_array_equal(x.sum(axis=axis).numpy(), data.sum(axis=axis))
         np.testing.assert_array_equal(x.max(axis=axis).numpy(), data.max(axis=axis))
@@ -236,16 +238,16 @@ def test_reductions_over_every_axis(grouped, shape):
 
 
 @pytest.mark.parametrize("shape", [(4, 63, 3), (2, 65, 64)])
-def test_reductions_over_the_middle(grouped, shape):
+def test_reductions_over_the_middle(with_workgroups, shape):
     data = numbers(*shape)
-    close(Tensor(data, device=grouped).sum(axis=1), data.sum(axis=1))
-    close(Tensor(data, device=grouped).sum(axis=(0, 2)), data.sum(axis=(0, 2)))
+    close(Tensor(data, device=with_workgroups).sum(axis=1), data.sum(axis=1))
+    close(Tensor(data, device=with_workgroups).sum(axis=(0, 2)), data.sum(axis=(0, 2)))
 
 
 @pytest.mark.parametrize("size", [1, 63, 64, 65, 5000])
-def test_rows_of_statistics(grouped, size):
+def test_rows_of_statistics(with_workgroups, size):
     data = numbers(5, size)
-    x = Tensor(data, device=grouped)
+    x = Tensor(data, device=with_workgroups)
     power = np.exp(data - data.max(1, keepdims=True))
     close(x.softmax(), power / power.sum(1, keepdims=True))
     centred = data - data.mean(1, keepdims=True)
@@ -254,16 +256,16 @@ def test_rows_of_statistics(grouped, size):
 
 
 @pytest.mark.parametrize(("shape", "axis"), [((70_000,), 0), ((3, 1025, 2), 1), ((63, 3), 0)])
-def test_scans(grouped, shape, axis):
+def test_scans(with_workgroups, shape, axis):
     data = RANDOM.integers(-9, 9, shape).astype(np.int32)
-    x = Tensor(data, device=grouped)
+    x = Tensor(data, device=with_workgroups)
     np.testing.assert_array_equal(x.cumsum(axis).numpy(), data.cumsum(axis))
     np.testing.assert_array_equal(x.cummax(axis)[0].numpy(), np.maximum.accumulate(data, axis))
 
 
-def test_sums_of_more_steps_than_a_driver_takes(grouped):
+def test_sums_of_more_steps_than_a_driver_takes(with_workgroups):
     data = RANDOM.integers(0, 5, (70_000, 40)).astype(np.int8)
-    x = Tensor(data, device=grouped).cast("int32").realize()
+    x = Tensor(data, device=with_workgroups).cast("int32").realize()
     np.testing.assert_array_equal(x.sum(axis=0).numpy(), data.sum(axis=0, dtype=np.int32))
     np.testing.assert_array_equal(x.argmax(axis=0).numpy(), data.argmax(axis=0))
     product = x.T @ x[:, :33]

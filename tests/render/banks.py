@@ -1,4 +1,4 @@
-"""Banks of shared memory: which items of a kernel meet there."""
+"""Banks of shared memory: which work items of a kernel meet there."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ def ways_of(phase: Phase) -> Iterator[int]:
         if node.op is not Op.FRAGMENT and not is_fill:
             continue
         leaves = [n for n in node.src[1].toposort() if n.op in (Op.RANGE, Op.WORK_ITEM)]
-        items = np.arange(phase.items)
-        values = {n: items if n.op is Op.WORK_ITEM else _step_of(n) for n in leaves}
-        places = np.broadcast_to(evaluate(node.src[1], values), items.shape)
+        work_items = np.arange(phase.work_items)
+        values = {n: work_items if n.op is Op.WORK_ITEM else _step_of(n) for n in leaves}
+        places = np.broadcast_to(evaluate(node.src[1], values), work_items.shape)
         yield _ways(places * node.src[0].dtype.itemsize)
 
 
@@ -35,7 +35,7 @@ def _step_of(loop: Node) -> int:
 
 
 def _ways(addresses: np.ndarray) -> int:
-    """Where items access 16 bytes each, which shared memory does for eight of them at a time."""
+    """Where work items access 16 bytes each, which shared memory does for eight at a time."""
     most = 0
     for eight in addresses.reshape(-1, WARP // 4):
         pieces = np.unique(eight // 16)

@@ -36,13 +36,13 @@ def load(memory: Node, index: Node, *gate: Node) -> Node:
     return Node(Op.LOAD, memory.dtype, (memory, index, *gate))
 
 
-def loops(size: int, lanes: int, items: int = 1) -> tuple[Node, list[Node]]:
-    """The position in a map of `size` elements, and its loops: groups, items, lanes."""
-    ranges = [Node.range(size // lanes // items, 0, "grid")]
+def loops(size: int, lanes: int, work_items: int = 1) -> tuple[Node, list[Node]]:
+    """The position in a map of `size` elements, and its loops: workgroups, work items, lanes."""
+    ranges = [Node.range(size // lanes // work_items, 0, "grid")]
     at = ranges[0]
-    if items > 1:
-        ranges.append(Node.range(items, 1, "local"))
-        at = at * items + ranges[-1]
+    if work_items > 1:
+        ranges.append(Node.range(work_items, 1, "local"))
+        at = at * work_items + ranges[-1]
     if lanes > 1:
         ranges.append(Node.range(lanes, 2, "vector"))
         at = at * lanes + ranges[-1]
@@ -55,10 +55,10 @@ def elementwise(
     function: Callable[..., Sequence[Node]],
     size: int,
     lanes: int = 1,
-    items: int = 1,
+    work_items: int = 1,
 ) -> Node:
     """out0[i], out1[i], ... = function(source0[i], source1[i], ...); results in the first slots."""
-    at, ranges = loops(size, lanes, items)
+    at, ranges = loops(size, lanes, work_items)
     kinds = [*targets, *sources]
     params = [param(slot, dtype, size) for slot, dtype in enumerate(kinds)]
     values = function(*(load(p, at) for p in params[len(targets) :]))
@@ -120,8 +120,8 @@ def launch(
     code = backend.compiler.compile(backend.renderer.render("k", low.phases, low.variables))
     fields = [entry_of(f"k_{i}", phase, low.variables, 0) for i, phase in enumerate(low.phases)]
     entries = [
-        Entry(symbol, grid, items, tuple(Slot(*s) for s in slots), tuple(used), *rest)
-        for symbol, grid, items, slots, used, *rest in fields
+        Entry(symbol, grid, work_items, tuple(Slot(*s) for s in slots), tuple(used), *rest)
+        for symbol, grid, work_items, slots, used, *rest in fields
     ]
     runtime = backend.runtime
     library = runtime.load(code, entries)

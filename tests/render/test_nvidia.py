@@ -126,7 +126,7 @@ def test_ptx_of_the_embedded_llvm_assembles(arch, tmp_path):
     figures = assembled(ptx, arch, tmp_path)
     assert sorted(figures) == list(range(len(lowered_for(arch))))
     for kernel, (registers, shared, spilled) in figures.items():
-        assert registers * lowered_for(arch)[kernel].items <= 1 << 15  # half of what there is
+        assert registers * lowered_for(arch)[kernel].work_items <= 1 << 15  # half of what there is
         assert shared <= 48 << 10
         assert spilled <= 32  # for sm_100a ptxas spills a little of doubles, though it has room
 
@@ -233,7 +233,7 @@ def test_products_fuse_with_sums_only_where_that_is_allowed(renderer, compiler):
 
 
 def test_matmuls_read_and_add_in_turns():
-    """A step of 8 x 8 products an item has little else to do: two at a time share the rest."""
+    """A step of 8 x 8 products a work item has little else to do: two at a time share the rest."""
     text = ptx_of("large matmul", PTXRenderer, PTXCompiler, True)
     assert text.count("fma.rn.f32") == 2 * 64
 

@@ -335,7 +335,7 @@ def doubles(emulated):
 
 @pytest.fixture(params=[EMULATED, "CL:OPENCL:gpu,-fp64"])
 def device(request, emulated):
-    """The same, scheduled in slices and in groups."""
+    """The same, scheduled in slices and in workgroups."""
     return request.param
 
 
@@ -455,9 +455,9 @@ def test_emulation_is_a_word_of_the_architecture(emulated):
     from treadle.runtime.cl.platforms import target_of
 
     facts = emulated.runtime.facts
-    for arch, is_grouped in (("gpu,-fp64", True), ("cpu,-fp64", False), ("-fp64", False)):
+    for arch, has_workgroups in (("gpu,-fp64", True), ("cpu,-fp64", False), ("-fp64", False)):
         target = target_of(replace(facts, is_software=True), arch)
-        assert (target.workgroup is not None, target.emulates_float64) == (is_grouped, True)
+        assert (target.workgroup is not None, target.emulates_float64) == (has_workgroups, True)
     for arch in ("-fp16", "-fp64,gpu", "gpu,fast", "gpu,", ",-fp64", "fp64"):
         with pytest.raises(SettingError, match="cpu, gpu and -fp64, the last also behind"):
             target_of(facts, arch)

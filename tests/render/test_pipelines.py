@@ -30,7 +30,7 @@ RANDOM = np.random.default_rng(5)
 
 
 def large_tiles(arch):
-    """A target that makes no tile smaller to have more groups."""
+    """A target that makes no tile smaller to have more workgroups."""
     target = parse_target(arch)
     return dataclasses.replace(target, workgroup=dataclasses.replace(target.workgroup, busy=1))
 
@@ -144,6 +144,6 @@ def test_the_largest_tiles_fit_into_registers(arch, renderer, compiler, tmp_path
     figures = assembled(code.rstrip(b"\0"), arch, tmp_path)
     assert sorted(figures) == list(range(len(phases)))
     for registers, shared, spilled in figures.values():
-        assert registers <= 192  # of 256 that each item of a group can have
+        assert registers <= 192  # of 256 that each work item of a workgroup can have
         assert shared <= 48 << 10
         assert spilled == 0

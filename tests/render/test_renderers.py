@@ -211,8 +211,8 @@ def test_memory_accessed_in_whole_vectors_is_bound_as_vectors(golden):
 
 
 def with_subgroups(target, least, most):
-    group = replace(target.workgroup or Workgroup(64), subgroup=(least, most))
-    return replace(target, workgroup=group)
+    workgroup = replace(target.workgroup or Workgroup(64), subgroup=(least, most))
+    return replace(target, workgroup=workgroup)
 
 
 @pytest.mark.parametrize(

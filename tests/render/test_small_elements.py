@@ -53,19 +53,19 @@ def test_a_slice_written_in_place_leaves_its_neighbours(device, name):
         np.testing.assert_array_equal(ours.numpy(), expected, strict=True)
 
 
-@pytest.mark.parametrize("items", [1, 32])
+@pytest.mark.parametrize("work_items", [1, 32])
 @pytest.mark.parametrize("name", NAMES)
-def test_neighbours_written_by_different_work_items(backend, name, items):
-    """Item i writes element 3 * i alone: three of four share a word with another item's."""
-    if backend.target.workgroup is None and items > 1:
-        pytest.skip(f"{backend.name} has no groups of items")
+def test_neighbours_written_by_different_work_items(backend, name, work_items):
+    """Work item i writes element 3 * i alone: three of four share a word with another's."""
+    if backend.target.workgroup is None and work_items > 1:
+        pytest.skip(f"{backend.name} has no workgroups")
     dtype, count = getattr(dtypes, name), 96
     size = 3 * count
-    ranges = [Node.range(count // items, 0, "grid")]
+    ranges = [Node.range(count // work_items, 0, "grid")]
     at = ranges[0]
-    if items > 1:
-        ranges.append(Node.range(items, 1, "local"))
-        at = at * items + ranges[1]
+    if work_items > 1:
+        ranges.append(Node.range(work_items, 1, "local"))
+        at = at * work_items + ranges[1]
     value = load(param(1, dtype, count), at)
     store = Node(Op.STORE, dtypes.void, (param(0, dtype, size), at * 3, value))
     ast = Node.sink([Node(Op.END, dtypes.void, (store, *ranges), 1)])

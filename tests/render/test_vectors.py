@@ -30,7 +30,7 @@ STORED = [
     dtypes.bool, dtypes.int8, dtypes.uint16, dtypes.int64, dtypes.float16, dtypes.float32,
     dtypes.float64,
 ]  # fmt: skip
-GROUPS = 6
+WORKGROUPS = 6
 
 
 @pytest.fixture(params=[*PRINTING, "CL:OPENCL:gpu"])
@@ -66,7 +66,7 @@ def several_of_bools(x: Node, y: Node) -> list[Node]:
 @pytest.mark.parametrize("dtype", KINDS, ids=str)
 def test_vectors_hold_what_single_values_hold(backend, dtype, lanes):
     usable(backend, dtype, lanes)
-    x, y = numbers(dtype, GROUPS * lanes, 1), numbers(dtype, GROUPS * lanes, 2)
+    x, y = numbers(dtype, WORKGROUPS * lanes, 1), numbers(dtype, WORKGROUPS * lanes, 2)
     kinds = [dtype, dtypes.bool, dtype, dtype, dtypes.int64, dtypes.float32, dtypes.bool]
     arrays = [(dtype, x), (dtype, y)]
     casts = [cast_array(x, kind) for kind in (dtypes.int64, dtypes.float32)]
@@ -85,36 +85,36 @@ def test_vectors_hold_what_single_values_hold(backend, dtype, lanes):
 
 def sums_and_rows(dtype: DType, lanes: int) -> Node:
     """out0[g] and out1[g] reduce four vectors of x; out2 holds their vector sums."""
-    group = Node.range(GROUPS, 0, "grid")
+    workgroup = Node.range(WORKGROUPS, 0, "grid")
     lane = [Node.range(lanes, number, "vector") for number in (1, 2, 3)]
     step = [Node.range(4, number) for number in (4, 5, 6)]
 
     def reduced(op: Op, number: int, *ranges: Node) -> Node:
-        place = (group * 4 + step[number]) * lanes + lane[number]
-        value = load(param(3, dtype, GROUPS * 4 * lanes), place)
+        place = (workgroup * 4 + step[number]) * lanes + lane[number]
+        value = load(param(3, dtype, WORKGROUPS * 4 * lanes), place)
         return Node(Op.REDUCE, dtype, (value, *ranges), ReduceArg(op))
 
     def stored(slot: int, size: int, place: Node, value: Node) -> Node:
         return Node(Op.STORE, dtypes.void, (param(slot, dtype, size), place, value))
 
-    total = stored(0, GROUPS, group, reduced(Op.ADD, 0, step[0], lane[0]))
-    most = stored(1, GROUPS, group, reduced(Op.MAX, 1, step[1], lane[1]))
+    total = stored(0, WORKGROUPS, workgroup, reduced(Op.ADD, 0, step[0], lane[0]))
+    most = stored(1, WORKGROUPS, workgroup, reduced(Op.MAX, 1, step[1], lane[1]))
     sums = reduced(Op.ADD, 2, step[2])
-    rows = stored(2, GROUPS * lanes, group * lanes + lane[2], sums)
+    rows = stored(2, WORKGROUPS * lanes, workgroup * lanes + lane[2], sums)
     rows = Node(Op.END, dtypes.void, (rows, lane[2]), 1)
-    return Node.sink([Node(Op.END, dtypes.void, (total, most, rows, group), 3)])
+    return Node.sink([Node(Op.END, dtypes.void, (total, most, rows, workgroup), 3)])
 
 
 @pytest.mark.parametrize("lanes", [2, 4, 8, 16])
 @pytest.mark.parametrize("dtype", STORED, ids=str)
 def test_vectors_accumulate_and_are_reduced(backend, dtype, lanes):
     usable(backend, dtype, lanes)
-    x = numbers(dtype, GROUPS * 4 * lanes, 3)
+    x = numbers(dtype, WORKGROUPS * 4 * lanes, 3)
     if lanes == 16 and dtype.bits == 8 and not dtype.is_bool:
         x //= x.dtype.type(4)
-    rooms = [empty(dtype, GROUPS), empty(dtype, GROUPS), empty(dtype, GROUPS * lanes)]
+    rooms = [empty(dtype, WORKGROUPS), empty(dtype, WORKGROUPS), empty(dtype, WORKGROUPS * lanes)]
     results = run(backend, sums_and_rows(dtype, lanes), [*rooms, x])
-    rows = x.reshape(GROUPS, 4, lanes).astype(np.float64)
+    rows = x.reshape(WORKGROUPS, 4, lanes).astype(np.float64)
     expected = [rows.sum(axis=(1, 2)), rows.max(axis=(1, 2)), rows.sum(axis=1).reshape(-1)]
     if dtype.is_bool:
         expected = [e > 0 for e in expected]
@@ -127,8 +127,8 @@ def test_vectors_accumulate_and_are_reduced(backend, dtype, lanes):
 @pytest.mark.parametrize("dtype", STORED, ids=str)
 def test_a_gate_for_each_lane_leaves_the_rest_alone(backend, dtype, lanes):
     usable(backend, dtype, lanes)
-    size = GROUPS * lanes
-    ranges = [Node.range(GROUPS, 0, "grid"), Node.range(lanes, 1, "vector")]
+    size = WORKGROUPS * lanes
+    ranges = [Node.range(WORKGROUPS, 0, "grid"), Node.range(lanes, 1, "vector")]
     at = ranges[0] * lanes + ranges[1]
     gate = at < size - 1
     other = Node.const(dtype, 1)

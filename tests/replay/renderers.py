@@ -44,7 +44,7 @@ def _opencl(schedule: str) -> Made:
     facts = platforms.Facts(
         handle=None, platform="replay", name="replay", driver="x86_64-pc-linux-gnu-haswell",
         version=(3, 0), is_software=True, shares_memory=True, has_half=False, has_double=True,
-        has_subgroups=False, max_image=(16384, 16384), local_bytes=32 << 10, max_items=1024,
+        has_subgroups=False, max_image=(16384, 16384), local_bytes=32 << 10, max_work_items=1024,
         max_alloc=1 << 32, units=CORES,
     )  # fmt: skip
     target = replace(platforms.target_of(facts, schedule), **CACHES)
@@ -53,7 +53,7 @@ def _opencl(schedule: str) -> Made:
 
 def _wgsl() -> Made:
     limits = dict.fromkeys(LIMITS, 1 << 30) | {
-        "items": 256, "items_x": 256, "shared_bytes": 16 << 10, "storage_buffers": 8,
+        "work_items": 256, "work_items_x": 256, "shared_bytes": 16 << 10, "storage_buffers": 8,
         "storage_bytes": 1 << 30,
     }  # fmt: skip
     facts = adapter.Facts(

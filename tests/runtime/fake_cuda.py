@@ -23,14 +23,14 @@ def _facts(name, memory):
     )  # fmt: skip
 
 
-def _add(read, write, args, items):
+def _add(read, write, args, threads):
     (_, out), (_, x), (_, y), (_, n) = args
     write(out, (read(x, n) + read(y, n)).astype(np.int32))
 
 
-def _scale(read, write, args, items):
+def _scale(read, write, args, threads):
     (_, out), (_, x), (_, factor) = args
-    write(out, (read(x, items) * factor).astype(np.int32))
+    write(out, (read(x, threads) * factor).astype(np.int32))
 
 
 KERNELS = {"add": _add, "scale": _scale, "nothing": lambda *_: None}

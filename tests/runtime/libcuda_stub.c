@@ -245,11 +245,11 @@ CUresult cuOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, CUfunction fun
     *blocks = 2048 / threads;
     return CUDA_SUCCESS;
 }
-static void scale(unsigned items, void **values) {
+static void scale(unsigned threads, void **values) {
     int32_t *out = *(int32_t **)values[0], *x = *(int32_t **)values[1];
     int32_t factor = *(int32_t *)values[2];
     int64_t plus = *(int64_t *)values[3];
-    for (unsigned i = 0; i < items; i++) out[i] = x[i] * factor + (int32_t)(plus >> 32);
+    for (unsigned i = 0; i < threads; i++) out[i] = x[i] * factor + (int32_t)(plus >> 32);
 }
 CUresult cuLaunchKernel(CUfunction function, unsigned gx, unsigned gy, unsigned gz, unsigned bx,
                         unsigned by, unsigned bz, unsigned shared, CUstream stream, void **values,
@@ -315,7 +315,7 @@ CUresult cuEventElapsedTime(float *milliseconds, CUevent start, CUevent end) {
 }
 
 /* graphs */
-static struct { unsigned items; void *values[4]; int64_t words[4]; } nodes[8];
+static struct { unsigned threads; void *values[4]; int64_t words[4]; } nodes[8];
 static int node_count;
 static void take(int at, const CUDA_KERNEL_NODE_PARAMS *given) {
     static const size_t sizes[] = {8, 8, 4, 8};
@@ -323,7 +323,7 @@ static void take(int at, const CUDA_KERNEL_NODE_PARAMS *given) {
         called("boxes", "%s", (char *)given->kernelParams[0]);
         return;
     }
-    nodes[at].items = given->gridDimX * given->blockDimX;
+    nodes[at].threads = given->gridDimX * given->blockDimX;
     for (int i = 0; i < 4; i++) {
         memcpy(&nodes[at].words[i], given->kernelParams[i], sizes[i]);
         nodes[at].values[i] = &nodes[at].words[i];
@@ -357,7 +357,7 @@ CUresult cuGraphExecKernelNodeSetParams(CUgraphExec executable, CUgraphNode node
 }
 CUresult cuGraphLaunch(CUgraphExec executable, CUstream stream) {
     CALLED("on %p", (void *)stream);
-    for (int i = 0; i < node_count; i++) scale(nodes[i].items, nodes[i].values);
+    for (int i = 0; i < node_count; i++) scale(nodes[i].threads, nodes[i].values);
     return CUDA_SUCCESS;
 }
 CUresult cuGraphExecDestroy(CUgraphExec executable) { CALLED(""); return CUDA_SUCCESS; }

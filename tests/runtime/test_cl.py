@@ -55,13 +55,13 @@ def slots(*written):
     return tuple(Slot(i, 4 * N, w) for i, w in enumerate(written))
 
 
-def add_entry(items=1):
-    return Entry("add", N // items, items, slots(False, True), (0,))
+def add_entry(work_items=1):
+    return Entry("add", N // work_items, work_items, slots(False, True), (0,))
 
 
-@pytest.mark.parametrize("items", [1, 16, 64])
-def test_a_kernel_with_an_integer_runs_and_replays(cl, items):
-    library = cl.load(cl.build(ADD), [add_entry(items)])
+@pytest.mark.parametrize("work_items", [1, 16, 64])
+def test_a_kernel_with_an_integer_runs_and_replays(cl, work_items):
+    library = cl.load(cl.build(ADD), [add_entry(work_items)])
     x = np.arange(N, dtype=np.float32)
     a, b, c = memory(cl, x), memory(cl, 0 * x), memory(cl, 0 * x)
     calls = cl.call_list([Launch(library.phases, [a.argument, b.argument], [7])])
@@ -76,7 +76,7 @@ def test_a_kernel_with_an_integer_runs_and_replays(cl, items):
     np.testing.assert_array_equal(values(cl, b), x + 7)
 
 
-def test_groups_share_memory_and_phases_follow_each_other(cl):
+def test_workgroups_share_memory_and_phases_follow_each_other(cl):
     entries = [
         Entry("turn", N // 64, 64, slots(False, True)),
         Entry("twice", N, 1, (Slot(1, 4 * N, True),)),

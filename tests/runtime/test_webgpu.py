@@ -87,7 +87,7 @@ def test_a_kernel_with_integers_runs_and_replays(gpu, count):
     np.testing.assert_array_equal(values(gpu, b), x + 10)
 
 
-def test_groups_share_memory_and_phases_follow_each_other(gpu):
+def test_workgroups_share_memory_and_phases_follow_each_other(gpu):
     slots = (Slot(0, 4 * N, False), Slot(1, 4 * N, True))
     entries = [Entry("turn", N // 64, 64, slots), Entry("twice", N // 64, 64, slots[1:])]
     library = gpu.load(TURN.encode(), entries)

@@ -35,8 +35,8 @@ COUNT = """
 @group(0) @binding(0) var<storage, read_write> x: array<u32>;
 @compute @workgroup_size(1)
 fn count(@builtin(workgroup_id) at: vec3<u32>, @builtin(num_workgroups) size: vec3<u32>) {
-    let group = at.y * size.x + at.x;
-    if (group < GRID) { x[group] = group + 1; }
+    let step = at.y * size.x + at.x;
+    if (step < GRID) { x[step] = step + 1; }
 }
 """
 SPIN = """
@@ -162,7 +162,7 @@ def test_an_empty_replay_does_nothing(webgpu):
     assert calls.run_timed() == []
 
 
-def test_a_grid_of_more_groups_than_one_dimension_holds(webgpu):
+def test_a_grid_of_more_workgroups_than_one_dimension_holds(webgpu):
     grid = 65535 * 3 + 17
     library = kernel(webgpu, COUNT.replace("GRID", str(grid)), Entry("count", grid, 1, slots(0)))
     x = webgpu.allocator.alloc(4 * grid)
@@ -171,8 +171,8 @@ def test_a_grid_of_more_groups_than_one_dimension_holds(webgpu):
 
 
 def test_a_grid_that_two_dimensions_cannot_hold_is_refused(webgpu):
-    grid = webgpu.facts.limits["groups_each"] ** 2 + 1
-    with pytest.raises(DeviceError, match=f"{grid} work-groups are more than"):
+    grid = webgpu.facts.limits["workgroups_each"] ** 2 + 1
+    with pytest.raises(DeviceError, match=f"{grid} workgroups are more than"):
         kernel(webgpu, COUNT.replace("GRID", "1"), Entry("count", grid, 1, slots(0)))
 
 
@@ -189,9 +189,9 @@ def test_the_last_part_of_a_large_slot_ends_with_the_buffer(webgpu, filled, monk
 
 
 def test_times_of_a_run_follow_each_other(webgpu, filled):
-    groups, most = 64, 60_000  # steps: llvmpipe ends loops after 65535
-    library = kernel(webgpu, SPIN, Entry("spin", groups, 1, slots(0), (0,)))
-    x = filled(np.ones(groups, np.int32))
+    workgroups, most = 64, 60_000  # steps: llvmpipe ends loops after 65535
+    library = kernel(webgpu, SPIN, Entry("spin", workgroups, 1, slots(0), (0,)))
+    x = filled(np.ones(workgroups, np.int32))
     calls = webgpu.call_list([Launch(library.phases, [x.argument], [most])] * 2)
     calls.run_timed()  # drivers compile at the first run
     (begin, end), (later, last) = calls.run_timed()

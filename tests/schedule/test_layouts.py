@@ -85,7 +85,7 @@ def test_few_channels_stay_as_they_are():
     assert not any(op is Op.CONTIGUOUS for op, _ in stored(chain(*small)))
 
 
-@pytest.mark.parametrize("target", [None, parse_target("sm_80")], ids=["unknown", "groups"])
+@pytest.mark.parametrize("target", [None, parse_target("sm_80")], ids=["unknown", "workgroups"])
 def test_other_targets_store_rows_of_pixels(target):
     found = stored(chain(*weights(*SHAPES)), target=target)
     assert not any(op is Op.CONTIGUOUS for op, _ in found)

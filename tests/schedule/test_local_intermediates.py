@@ -102,7 +102,7 @@ def test_scores_that_are_wanted_themselves_are_stored():
     assert largest(kernels_of([scores.softmax() @ v, scores])) == 2 * LONG * LONG
 
 
-def test_groups_of_work_items_keep_no_rows():
+def test_workgroups_keep_no_rows():
     q, k, v, _ = operands()
     nodes = [q.scaled_dot_product_attention(k, v).node]
     target = replace(parse_target("x86-64-v3"), workgroup=Workgroup())

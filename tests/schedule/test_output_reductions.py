@@ -117,7 +117,7 @@ def test_nothing_joins_across_a_kernel_that_it_depends_on():
     np.testing.assert_allclose(total.numpy(), right, rtol=1e-3)
 
 
-def test_groups_of_items_do_without():
+def test_workgroups_do_without():
     device = "CUDA"
     y = Tensor(np.ones((ROWS, COLUMNS), np.float32), device=device).realize() * 2
     assert stores(y, y.sum()) == [1, 1]

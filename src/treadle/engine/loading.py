@@ -36,7 +36,7 @@ def load(
         Entry(
             symbol,
             grid,
-            items,
+            work_items,
             tuple(Slot(*slot) for slot in slots),
             tuple(variables),
             work,
@@ -44,7 +44,7 @@ def load(
             tuple(map(_boxes, boxes)),
             tuple(aligned),
         )
-        for symbol, grid, items, slots, variables, work, shared, boxes, aligned in rows
+        for symbol, grid, work_items, slots, variables, work, shared, boxes, aligned in rows
     )
     return CompiledKernel(
         key,

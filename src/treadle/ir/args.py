@@ -195,8 +195,8 @@ RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]
 class RangeArg:
     """A loop. `number` orders nesting: a smaller number is further out.
 
-    Steps of "grid" are slices or groups, steps of "local" the work items of a workgroup, steps of
-    "subgroup" those work items of a workgroup that combine values without memory.
+    Steps of "grid" are slices or workgroups, steps of "local" the work items of a workgroup, steps
+    of "subgroup" those work items of a workgroup that combine values without memory.
     """
 
     number: int
@@ -258,15 +258,15 @@ class RegisterRef:
 class StageArg:
     """Where a STAGE keeps its value.
 
-    `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or group).
-    `sizes`: extents of the memory, row-major; lines may be longer than what is in them, so that
-    they are padded.
+    `scope`: "grid" (one copy, all workers wait for it) or "shared" (one for each worker or
+    workgroup). `sizes`: extents of the memory, row-major; lines may be longer than what is in them,
+    so that they are padded.
 
     `buffers`: so many slices are in memory at a time, those of neighbouring steps of the innermost
-    loop that the value depends on. With more than one the STAGE is a pipeline: while the items work
-    on one slice, the next ones are on their way. `fill`: what brings a slice, "stores" of the items
-    or asynchronous "copies" by them (the value is what memory holds then, or 0), or "boxes", copied
-    by one more item (the value is a BOX).
+    loop that the value depends on. With more than one the STAGE is a pipeline: while the work items
+    work on one slice, the next ones are on their way. `fill`: what brings a slice, "stores" of the
+    work items or asynchronous "copies" by them (the value is what memory holds then, or 0), or
+    "boxes", copied by one more work item (the value is a BOX).
 
     `swizzle`: 0, or the bytes of a line (32, 64 or 128), in which pieces of 16 bytes change places:
     piece n of a line that begins in row r of 128 bytes stands at place n ^ (r % pieces). So the
@@ -313,8 +313,9 @@ class MatrixLayout:
 class WgmmaArg:
     """64 rows by `columns` of a `kind` of numbers, in `turns` instructions; both matrices' layouts.
 
-    The kind is the `name` of a `MatrixUnit`. Without a layout of x, items read that from rows of
-    lines and hold it in words. `is_left`: units are still at work on it when the next one begins.
+    The kind is the `name` of a `MatrixUnit`. Without a layout of x, work items read that from rows
+    of lines and hold it in words. `is_left`: units are still at work on it when the next one
+    begins.
     """
 
     kind: str

@@ -24,7 +24,7 @@ def evaluate(node: Node, values: Mapping[Node, Array | int]) -> Array:
     """The value of a kernel expression over the leaves (RANGE, WILDCARD, LOAD...) in `values`.
 
     Scalars may be arrays of any shape, which broadcast; a vector of `count` lanes has them as its
-    last axis, and a value that SUBGROUP or QUAD combines has the items of each subgroup there.
+    last axis, and a value that SUBGROUP or QUAD combines has the work items of each subgroup there.
     Raises InternalError for a node without a value or an elementwise meaning.
     """
     known: dict[Node, Array] = {

@@ -308,22 +308,26 @@ INFO: dict[Op, OpInfo] = {
         "tensor: what a bulk copy puts into a STAGE. In a program src ends with the mbarrier (an "
         "array and a place in it) that counts the bytes which have arrived",
     ),
-    Op.BARRIER: OpInfo(-1, "all work items of the group have come here and see its memory"),
+    Op.BARRIER: OpInfo(-1, "all work items of the workgroup have come here and see its memory"),
     Op.AWAIT: OpInfo(3, "the phase of parity src[2] of mbarrier src[0][src[1]] is over"),
     Op.EXPECT: OpInfo(2, "an arrival at mbarrier src[0][src[1]], where arg bytes are to arrive"),
-    Op.COMMIT: OpInfo(-1, "this item's asynchronous STOREs up to here are one more group of them"),
+    Op.COMMIT: OpInfo(
+        -1, "this work item's asynchronous STOREs up to here are one more group of them"
+    ),
     Op.WAIT: OpInfo(
         -1,
         "in a step of the RANGE src[0]: all but the latest arg groups of asynchronous STOREs have "
-        "happened, and all work items of the group have come here",
+        "happened, and all work items of the workgroup have come here",
     ),
     Op.WORK_ITEM: OpInfo(
         0,
-        'by arg.name: "item", this item\'s number in its group; "lane", its number among the items '
-        'of its subgroup; "lanes", how many those are',
+        'by arg.name: "work_item", this work item\'s number in its workgroup; "lane", its number '
+        'among the work items of its subgroup; "lanes", how many those are',
     ),
-    Op.SUBGROUP: OpInfo(1, "src[0] of all items of the subgroup combined by arg, for each of them"),
-    Op.QUAD: OpInfo(1, "likewise of items 4 n to 4 n + 3 of the subgroup, for each of them"),
+    Op.SUBGROUP: OpInfo(
+        1, "src[0] of all work items of the subgroup combined by arg, for each of them"
+    ),
+    Op.QUAD: OpInfo(1, "likewise of work items 4 n to 4 n + 3 of the subgroup, for each of them"),
     Op.QUICK_EXP2: OpInfo(
         1, "2 ** src[0] within 2 ** -22 of it, or 0 below 2 ** -126, for what is rounded to 16 bits"
     ),
@@ -333,22 +337,23 @@ INFO: dict[Op, OpInfo] = {
     ),
     Op.FRAGMENT: OpInfo(
         -1,
-        "one word for each of a few 8 x 8 matrices of 16 bits in memory: item 8 m + i of a "
+        "one word for each of a few 8 x 8 matrices of 16 bits in memory: work item 8 m + i of a "
         "subgroup reads the STAGE src[0], or names in src[0][src[1]], where line i of matrix m "
-        "begins, and item 4 g + t gets elements 2 t and 2 t + 1 of line g, or of column g if arg",
+        "begins, and work item 4 g + t gets elements 2 t and 2 t + 1 of line g, or of column g "
+        "if arg",
     ),
     Op.MMA: OpInfo(
         -1,
-        "this item's part of the product of two matrices of arg, a dtype's name, that the items of "
-        "its subgroup hold in words (see target/matrix)",
+        "this work item's part of the product of two matrices of arg, a dtype's name, that the "
+        "work items of its subgroup hold in words (see target/matrix)",
     ),
     Op.WGMMA: OpInfo(
         -1,
-        "this item's part of the product of two matrices in shared memory, which begin at the "
+        "this work item's part of the product of two matrices in shared memory, which begin at the "
         "elements that the STAGEs src are read at (see optimize/warpgroup_units). In a program src "
-        "is memory and place of either (or for x where an item finds each pair of its words) and, "
-        "if it is left to the units until the next one, the mbarrier at which warps arrive when "
-        "the one before is done, and whether there is one",
+        "is memory and place of either (or for x where a work item finds each pair of its words) "
+        "and, if it is left to the units until the next one, the mbarrier at which warps arrive "
+        "when the one before is done, and whether there is one",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

@@ -139,7 +139,7 @@ def _check_fragment(node: Node) -> None:
 def _check_stage(node: Node) -> None:
     arg, width = node.arg, node.dtype.itemsize
     _need(node, len(node.src) >= 2 + 2 * len(arg.sizes), "needs a place to store and to read")
-    _need(node, arg.buffers == 1 or arg.scope == "shared", "only groups have pipelines")
+    _need(node, arg.buffers == 1 or arg.scope == "shared", "only workgroups have pipelines")
     lines = arg.sizes[-1] * width
     _need(node, arg.swizzle in (0, lines), "swizzled lines have another length")
     if arg.fill == "copies":

@@ -15,7 +15,7 @@ that has arrived, of the other when all warps have read. Both start in a phase o
 producer's first wait is for parity 1, which counts as over.
 
 The producer is an END among the effects of the kernel's END; linearize makes a program of its own
-of it, which one item of four more subgroups runs.
+of it, which one work item of four more subgroups runs.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .multi_buffering import alignment_of, place_in
 __all__ = ["lower_bulk_copies"]
 
 SUBGROUP = 32
-PAIRS_APART = 4  # steps between the pairs of words that an item holds
+PAIRS_APART = 4  # steps between the pairs of words that a work item holds
 
 
 def lower_bulk_copies(root: Node) -> Node:
@@ -57,11 +57,11 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     (end,) = (n for n in root.src if product in n.toposort())
     stages = product.src
     loop, buffers = _loop_of(product), stages[0].arg.buffers
-    items = _items(end)
-    arrivals = (1,) * buffers + (items // SUBGROUP,) * buffers
+    work_items = _work_items(end)
+    arrivals = (1,) * buffers + (work_items // SUBGROUP,) * buffers
     barriers = Node(Op.LOCAL, dtypes.uint64, (), LocalRef(first, 2 * buffers, 16, arrivals))
     memories = [_memory(stage, first + 1 + n) for n, stage in enumerate(stages)]
-    # -- the items
+    # -- the work items
     slot, turn = loop % buffers, loop // buffers
     full = Node(Op.AWAIT, dtypes.void, (barriers, slot, turn % 2))
     places = []
@@ -110,7 +110,7 @@ def _loop_of(product: Node) -> Node:
     return found[0]
 
 
-def _items(end: Node) -> int:
+def _work_items(end: Node) -> int:
     return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))
 
 

@@ -2,8 +2,8 @@
 
     for i in 300: for j in 300: ...   ->  300 * (300 + 1 + 1) + 1
 
-Some drivers end all loops of an item after a number of steps, so this counts as they do: the last
-look at a loop's condition is a step as well.
+Some drivers end all loops of a work item after a number of steps, so this counts as they do: the
+last look at a loop's condition is a step as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WIDE_DIVISION = 65
 
 
 def most_iterations(phase: Phase) -> int:
-    """The steps of all loops of one item, sizes known at launch at their largest."""
+    """The steps of all loops of one work item, sizes known at launch at their largest."""
     around: list[tuple[int, int]] = []  # (size of a loop that is open, steps before it)
     total = 0
     bounds = integer_bounds(phase.program)

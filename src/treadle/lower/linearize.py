@@ -22,29 +22,31 @@ from ..ir.views import After, End, Load, Store, bound_of, memory_of
 __all__ = ["Phase", "linearize", "param_bytes", "phase_ends", "waits_for_phase"]
 
 Ranges = frozenset[Node]
-PRODUCERS = 128  # items of the subgroups that a producer belongs to: registers are moved from four
+PRODUCERS = (
+    128  # work items of the subgroups that a producer belongs to: registers are moved from four
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Phase:
     """`program` is a LINEAR node; `grid` holds its grid RANGEs, outermost first.
 
-    `items` is the number of work items in a workgroup; 1 where workers take slices of the grid.
-    `asked` are the bytes of LOCAL memory that a launch has to ask for, since they are too many to
-    declare. One item of four more subgroups runs the program `producer`, if there is one (see
-    bulk_copy_producer.py).
+    `work_items` is the number of work items in a workgroup; 1 where workers take slices of the
+    grid. `asked` are the bytes of LOCAL memory that a launch has to ask for, since they are too
+    many to declare. One work item of four more subgroups runs the program `producer`, if there is
+    one (see bulk_copy_producer.py).
     """
 
     program: Node
     grid: tuple[Node, ...]
-    items: int = 1
+    work_items: int = 1
     asked: int = 0
     producer: Node | None = None
 
     @property
     def launched(self) -> int:
         """The work items of a workgroup, those for a producer included."""
-        return self.items if self.producer is None else self.items + PRODUCERS
+        return self.work_items if self.producer is None else self.work_items + PRODUCERS
 
     @property
     def code(self) -> Node:
@@ -87,12 +89,12 @@ def param_bytes(param: Node) -> int:
     return size_max(param.arg.size) * param.dtype.itemsize
 
 
-def linearize(root: Node, items: int = 1, has_groups: bool = False) -> list[Phase]:
-    """The phases of kernel `root` (a SINK), in order, for groups of `items`.
+def linearize(root: Node, work_items: int = 1, has_workgroups: bool = False) -> list[Phase]:
+    """The phases of kernel `root` (a SINK), in order, for workgroups of `work_items`.
 
-    `has_groups`: LOCAL memory belongs to a workgroup, so that barriers guard it.
+    `has_workgroups`: LOCAL memory belongs to a workgroup, so that barriers guard it.
     """
-    return [_phase(_with_grid_outside(end), items, has_groups) for end in phase_ends(root)]
+    return [_phase(_with_grid_outside(end), work_items, has_workgroups) for end in phase_ends(root)]
 
 
 def _with_grid_outside(end: Node) -> Node:
@@ -101,14 +103,14 @@ def _with_grid_outside(end: Node) -> Node:
     return End.of(end)._replace(loops=tuple(loops)).node()
 
 
-def _phase(end: Node, items: int, has_groups: bool) -> Phase:
+def _phase(end: Node, work_items: int, has_workgroups: bool) -> Phase:
     effects, loops = End.of(end)
     producers = tuple(effect for effect in effects if _copies_boxes(effect))
     if not producers:
-        return _Phase(end, items, has_groups).result()
+        return _Phase(end, work_items, has_workgroups).result()
     rest = tuple(effect for effect in effects if effect not in producers)
     around = tuple(r for r in loops if r.arg.kind == "grid")
-    main = _Phase(End(rest, loops).node(), items, has_groups).result()
+    main = _Phase(End(rest, loops).node(), work_items, has_workgroups).result()
     made = _Phase(End(producers, around).node(), 1, False).result()
     return replace(main, producer=made.program)
 
@@ -130,10 +132,10 @@ def phase_ends(root: Node) -> list[Node]:
 
 
 class _Phase:
-    def __init__(self, end: Node, items: int, has_groups: bool) -> None:
+    def __init__(self, end: Node, work_items: int, has_workgroups: bool) -> None:
         self.end = end
-        self.items = items
-        self.barriers = 0 if has_groups and items > 1 else None
+        self.work_items = work_items
+        self.barriers = 0 if has_workgroups and work_items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
         self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
         self.order = end.toposort(lambda n: not waits_for_phase(n))
@@ -197,7 +199,7 @@ class _Phase:
             else:
                 self.blocks.setdefault(self._home(node), []).append(node)
         program = Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None]))
-        return Phase(program, grid, self.items)
+        return Phase(program, grid, self.work_items)
 
     def _guard(self, end: Node) -> None:
         """A BARRIER after what fills shared memory, before anybody reads it."""
@@ -208,7 +210,7 @@ class _Phase:
         self._refill(self.deps[end])
 
     def _meet(self, wait: Node) -> None:
-        """A WAIT, which holds for all items once they have met."""
+        """A WAIT, which holds for all work items once they have met."""
         loop, *_ = wait.src
         self.blocks.setdefault(self._home(wait), []).extend((wait, self._barrier()))
         self._refill(self.deps[wait] - {loop})
@@ -218,7 +220,7 @@ class _Phase:
         self.filling.update(r for r in around if r.arg.kind == "loop")
 
     def _barrier(self) -> Node:
-        assert self.barriers is not None  # there are groups
+        assert self.barriers is not None  # there are workgroups
         self.barriers += 1
         return Node(Op.BARRIER, dtypes.void, (), self.barriers)
 

@@ -4,12 +4,12 @@
       ->
     fill buffers 0 .. B-2 with value[0] .. value[B-2], a COMMIT after each
     for i in S:
-      WAIT until all but the latest B-2 groups have happened, and all items are here
+      WAIT until all but the latest B-2 groups have happened, and all work items are here
       fill buffer (i + B-1) % B with value[i + B-1], or 0 behind the last step; COMMIT
       use(buffer i % B)
 
-All STAGEs of one loop share its WAIT. One meeting of the items a step is enough: what arrived for
-all of them may be read, and the buffer that is filled next is the one that all have read. The
+All STAGEs of one loop share its WAIT. One meeting of the work items a step is enough: what arrived
+for all of them may be read, and the buffer that is filled next is the one that all have read. The
 last steps fill buffers that nobody reads, so that the count of groups is right to the end.
 
 Filling is STOREs, ASYNCHRONOUS ones where the STAGE says "copies": those happen some time before
@@ -93,8 +93,8 @@ def place_in(stage: Node, index: tuple[Node, ...], first: Node = _NONE) -> Node:
 def _turned(line: Node, last: Node, turn: Node) -> Node:
     """The place of a piece that is `last` in a line, with the bits of `turn` turned.
 
-    What is constant goes to the outside: an item has one place, and turns a few bits of it for each
-    piece. Those places would take a register each.
+    What is constant goes to the outside: a work item has one place, and turns a few bits of it for
+    each piece. Those places would take a register each.
     """
     terms, beyond = linear_terms(line)
     parts, fixed = linear_terms(last)

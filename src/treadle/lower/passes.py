@@ -54,7 +54,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
     root = join_phases(root)
-    root, items = lower_work_items(root)
+    root, work_items = lower_work_items(root)
     is_wide = target.workgroup is None and target.is_native(dtypes.float64)
     passes: tuple[Callable[[Node], Node], ...] = (
         # Index expressions are smallest before they are copied for each unrolled position.
@@ -80,7 +80,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     for run in passes:
         root = run(root)
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
-    phases = linearize(root, items, has_groups=target.workgroup is not None)
+    phases = linearize(root, work_items, has_workgroups=target.workgroup is not None)
     if target.workgroup is None:
         phases = [with_nontemporal_stores(phase, target.l3) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]

@@ -106,7 +106,7 @@ class AttendInTiles(Move):
 
 @dataclass(frozen=True)
 class _Row:
-    """What a loop over the keys carries for one row of an item, in registers."""
+    """What a loop over the keys carries for one row of a work item, in registers."""
 
     most: Node
     total: Node
@@ -174,7 +174,7 @@ class Attending:
         return weights, shrunk, [*After.of(largest).effects, *After.of(total).effects]
 
     def _score(self, product: int, half: int, block: int, side: int, total: Node) -> Node:
-        """s of an item's row and one of its two keys of each eight."""
+        """s of a work item's row and one of its two keys of each eight."""
         place = (product, half, block, side)
         score = score_at(self.tiles, self.score, *place).substitute({HOLE: total})
         shown = None if self.is_masked else is_shown(self.tiles, self.shown, *place)
@@ -183,12 +183,12 @@ class Attending:
     # -- results --------------------------------------------------------------------------------
 
     def most(self, product: int, half: int) -> Node:
-        """The largest score of an item's row."""
+        """The largest score of a work item's row."""
         most = self._after(self.rows[product][half].most)
         return most * (self.scale / LOG2_E)
 
     def total(self, product: int, half: int) -> Node:
-        """The sum of exponentials of an item's row."""
+        """The sum of exponentials of a work item's row."""
         return quad(self._after(self.rows[product][half].total), Op.ADD)
 
     def share(self, product: int, half: int) -> Node:
@@ -199,7 +199,7 @@ class Attending:
         return Node.const(total.dtype, 1.0) / total
 
     def result(self, product: int, half: int, block: int, side: Node) -> Node:
-        """A sum of an item's row, before it is multiplied; `side` says which of two columns."""
+        """A sum of a work item's row, before it is multiplied; `side` says which of two columns."""
         return lane_of(self._after(self.sums[product][block]), simplify(side + half * 2))
 
     def _after(self, register: Node) -> Node:

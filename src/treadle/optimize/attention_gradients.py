@@ -99,7 +99,7 @@ class DifferentiateInTiles(Move):
 
 
 def _tile(found: Gradients, unit: MatrixUnit, target: Target) -> Tile:
-    """The tile of which two groups fit, if there is one, or else one."""
+    """The tile of which two workgroups fit, if there is one, or else one."""
     assert target.workgroup is not None
     rows = _rows(found)
     widths = map(power_of_two, (found.column, *rows.values()))
@@ -140,7 +140,7 @@ class _Kernel:
         numbers = itertools.count(1)
         self.products = {p.sums: placeholder(next(numbers)) for p in found.products}
         self.statistics = {n: placeholder(next(numbers)) for n in reduces}
-        self.known: dict[tuple[int, int], dict[Node, Node]] = {}  # statistics of an item's rows
+        self.known: dict[tuple[int, int], dict[Node, Node]] = {}  # statistics of a work item's rows
         self.scores: dict[Node, list[list[Node]]] = {}
         self.staged: dict[Node, Node] = {}
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
@@ -192,13 +192,13 @@ class _Kernel:
         return self._of_row(factor, half, values) * total
 
     def _of_row(self, value: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
-        """An expression in statistics for an item's row."""
+        """An expression in statistics for a work item's row."""
         holes = value.substitute({n: self.statistics[n] for n in known})
         here = self.tiles.at(holes, {self.found.row: self.tiles.row_of(*half)})
         return here.substitute({self.statistics[n]: one for n, one in known.items()})
 
     def _stored_once(self, store: Node, half: tuple[int, int], known: dict[Node, Node]) -> Node:
-        """The STORE of a statistic, by one of the items that have the row."""
+        """The STORE of a statistic, by one of the work items that have the row."""
         here = Store.of(self._of_row(store, half, known))
         gate = all_of((simplify(self.tiles.lane[0] < 1), here.gate))
         return here._replace(gate=gate).node()
@@ -257,16 +257,18 @@ class _Kernel:
         return elements
 
     def _staged(self, part: Node) -> Node:
-        """Something of each of the tile's keys, computed by one item each."""
-        items = SUBGROUPS * self.tiles.out.width
-        item, keys = self.moves.loop(items, "local"), self.tiles.size.columns
-        value = self.tiles.at(part, {self.found.key: self.tiles.first_key + item % keys})
-        gate = TRUE if keys == items else simplify(item < keys)
+        """Something of each of the tile's keys, computed by one work item each."""
+        work_items = SUBGROUPS * self.tiles.out.width
+        work_item, keys = self.moves.loop(work_items, "local"), self.tiles.size.columns
+        value = self.tiles.at(part, {self.found.key: self.tiles.first_key + work_item % keys})
+        gate = TRUE if keys == work_items else simplify(work_item < keys)
         arg = StageArg("shared", (keys,), BUFFERS)
-        return Stage(value, gate, (item,), (Node.index(0),), (item,), arg, part.dtype).node()
+        return Stage(
+            value, gate, (work_item,), (Node.index(0),), (work_item,), arg, part.dtype
+        ).node()
 
     def _element(self, element: Node, half: tuple[int, int], block: int, side: int) -> Node:
-        """A weight of an item's row and one of its two keys of each eight."""
+        """A weight of a work item's row and one of its two keys of each eight."""
         found, tiles = self.found, self.tiles
         place = tiles.column_of(block, Node.index(side))
         key = tiles.first_key + place

@@ -58,7 +58,7 @@ def shown_where(score: Node) -> tuple[Node, Node | None]:
 
 
 def score_at(tiles: Tiles, value: Node, product: int, half: int, block: int, side: int) -> Node:
-    """`value` for one of an item's scores: one of its two keys of each eight."""
+    """`value` for one of a work item's scores: one of its two keys of each eight."""
     key = tiles.first_key + tiles.column_of(block, Node.index(side))
     return tiles.at(value, {tiles.row: tiles.row_of(product, half), tiles.key: key})
 
@@ -66,7 +66,7 @@ def score_at(tiles: Tiles, value: Node, product: int, half: int, block: int, sid
 def is_shown(
     tiles: Tiles, shown: Node | None, product: int, half: int, block: int, side: int
 ) -> Node:
-    """Whether one of an item's scores counts: there is such a key, and it is `shown`."""
+    """Whether one of a work item's scores counts: there is such a key, and it is `shown`."""
     inside = tiles.is_inside(tiles.key, tiles.first_key + tiles.column_of(block, Node.index(side)))
     if shown is None:
         return inside
@@ -106,7 +106,7 @@ def _is_cut(tiles: Tiles, shown: Node | None) -> Node | None:
 
 
 def _mask(tiles: Tiles, shown: Node | None, product: int, block: int) -> Node:
-    """inf where an item's scores of eight keys count, -inf where not."""
+    """inf where a work item's scores of eight keys count, -inf where not."""
     yes, no = (Node.const(tiles.unit.sums, n) for n in (math.inf, -math.inf))
     lanes = (
         is_shown(tiles, shown, product, half, block, side).where(yes, no)

@@ -1,10 +1,10 @@
 """Blocks of rows against tiles of keys on matrix units: what kernels of attention have in common.
 
 A workgroup has a block of rows, each of its subgroups some of them, and goes through tiles of keys.
-What an item has of the sums of one product (see matrix_units.py) is what it needs as words of x for
-the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products are k of one. So
+What a work item has of the sums of one product (see matrix_units.py) is what it needs as words of x
+for the next: rows g and g + 8, columns 2t and 2t + 1 of two neighbouring products are k of one. So
 what is computed of scores goes from one product to the other as it is, in registers, and a row is
-in four neighbouring items.
+in four neighbouring work items.
 
 Words are read from shared memory step by step of k, and all products of a subgroup use them. What
 a tile takes by count is on the page docs/design/attention.md.
@@ -24,7 +24,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, Update
 from ..target import RESERVED, MatrixUnit, Workgroup
-from .choose_tile import Tile, groups_at_a_time
+from .choose_tile import Tile, workgroups_at_a_time
 from .fragments import FragmentOperand, staged
 from .masked_bounds import Span, limits_of
 from .moves import Moves
@@ -61,15 +61,15 @@ def blocks(unit: MatrixUnit, *sizes: tuple[int, int]) -> list[Tile]:
 
 
 def choose_block(
-    tiles: Sequence[Tile], nbytes: Callable[[Tile], int], results: int, group: Workgroup
+    tiles: Sequence[Tile], nbytes: Callable[[Tile], int], results: int, workgroup: Workgroup
 ) -> Tile:
-    """The first of `tiles` of which two groups fit, else one; one with few rows for few results.
+    """The first of `tiles` of which two workgroups fit, else one; few rows for few results.
 
     `nbytes` is the shared memory of a workgroup that computes `results` rows with others.
     """
-    if results < tiles[0].rows * group.busy:
+    if results < tiles[0].rows * workgroup.busy:
         tiles = [tile for tile in tiles if tile.each[0] == 1]
-    return max(tiles, key=lambda tile: groups_at_a_time(nbytes(tile), group, RESERVED))
+    return max(tiles, key=lambda tile: workgroups_at_a_time(nbytes(tile), workgroup, RESERVED))
 
 
 class Tiles:
@@ -88,9 +88,9 @@ class Tiles:
         self.subgroup = moves.loop(SUBGROUPS, "local")
         _, _, self.out = unit.held
         lane = [moves.loop(digit.extent, "local") for digit in reversed(self.out.lanes)]
-        self.lane = tuple(reversed(lane))  # digits of an item's number, the lowest first
+        self.lane = tuple(reversed(lane))  # digits of a work item's number, the lowest first
         self.registers = 0
-        self.held = size.each[0]  # rows of 16 whose words an item would hold at a time
+        self.held = size.each[0]  # rows of 16 whose words a work item would hold at a time
         self.span: Span | None = None
         self.operands: dict[tuple[Node, int], FragmentOperand] = {}
         self.inside: dict[int, Node] = {}
@@ -98,7 +98,7 @@ class Tiles:
 
     @property
     def loops(self) -> tuple[Node, ...]:
-        """Those of groups, then of items."""
+        """Those of workgroups, then of work items."""
         return (*self.grid, self.subgroup, *self.lane[::-1])
 
     # -- places ---------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class Tiles:
         return self.tile
 
     def at(self, node: Node, places: dict[Node, Node]) -> Node:
-        """`node` at places of this group's in some loops; nothing is read outside of them."""
+        """`node` at places of this workgroup's in some loops; nothing is read outside of them."""
         splits = {r: Split(new, (new,)) for r, new in self.batch.items()}
         for loop, place in places.items():
             splits[loop] = Split(simplify(place), (), self.is_inside(loop, place))
@@ -143,13 +143,13 @@ class Tiles:
         return TRUE if guard.value == 1 else guard
 
     def row_of(self, product: int, half: int) -> Node:
-        """The row of an item that is in the upper or lower half of a product."""
+        """The row of a work item that is in the upper or lower half of a product."""
         number = self.subgroup * self.size.each[0] + product
         row, _ = place_in(self.out, self.lane, Node.index(half * 2))
         return self.block * self.size.rows + number * self.unit.rows + row
 
     def column_of(self, block: int, side: Node) -> Node:
-        """One of the two neighbouring columns of eight that an item has."""
+        """One of the two neighbouring columns of eight that a work item has."""
         _, column = place_in(self.out, self.lane, side)
         return column + block * self.unit.columns
 
@@ -174,8 +174,8 @@ class Tiles:
         places = {loop: first + line, inner: along}
         here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
         if (here, buffers) not in self.operands:
-            items, whole = SUBGROUPS * self.out.width, Split(line, (line,))
-            made = staged(self.moves, here, whole, along, long, items, buffers)
+            work_items, whole = SUBGROUPS * self.out.width, Split(line, (line,))
+            made = staged(self.moves, here, whole, along, long, work_items, buffers)
             self.operands[here, buffers] = made
         return self.operands[here, buffers]
 
@@ -212,8 +212,8 @@ class Tiles:
     ) -> None:
         """Add products to `sums` of each product of rows, by blocks of eight columns.
 
-        `left(product, step)` and `right(block, step)` are an item's words of both factors. A step
-        comes after all of the one before, so that words are read shortly before they are used.
+        `left(product, step)` and `right(block, step)` are a work item's words of both factors. A
+        step comes after all of the one before, so that words are read shortly before they are used.
         """
         done: list[Node] = []
         dtype = self.unit.sums.vec(self.out.count)
@@ -229,7 +229,7 @@ class Tiles:
             done = now
 
     def scores(self, rows: FragmentOperand, keys: FragmentOperand, depth: Node) -> list[list[Node]]:
-        """The sums of products of rows and a tile's keys that an item has, by eight keys."""
+        """The sums of products of rows and a tile's keys that a work item has, by eight keys."""
         again = (self.tile,) if power_of_two(depth) * self.held > HELD else ()
         sums = [self.sums(self.size.columns, self.tile) for _ in range(self.size.each[0])]
         self.add_products(
@@ -240,7 +240,7 @@ class Tiles:
         return sums
 
     def sums(self, columns: int, *loops: Node) -> list[Node]:
-        """Registers for an item's sums of so many columns of a product of rows, first 0."""
+        """Registers for a work item's sums of so many columns of a product of rows, first 0."""
         none = (Node.const(self.unit.sums, 0),) * self.out.count
         first = Node(Op.STACK, self.unit.sums.vec(self.out.count), none)
         return [self.register(first, *loops) for _ in range(columns // self.unit.columns)]
@@ -251,7 +251,7 @@ class Tiles:
         """Add weights of a tile's keys times their values to `sums`; the effects.
 
         `weights` are values by product of rows, half and key. Packed, those of both halves are the
-        words of x in the order in which an item holds sums.
+        words of x in the order in which a work item holds sums.
         """
         packed = [[self._packed(half) for half in mine] for mine in weights]
 
@@ -265,7 +265,7 @@ class Tiles:
     def words_of_x(
         self, operand: FragmentOperand, product: int, step: int, *again: Node
     ) -> list[Node]:
-        """An item's words of the rows of one product; read anew in each step of loops `again`."""
+        """A work item's words of one product's rows; read anew in each step of loops `again`."""
         held, _, _ = self.unit.held
         line = (self.subgroup * self.size.each[0] + product) * self.unit.rows
         deep = Node.index(step * self.unit.steps)
@@ -273,7 +273,7 @@ class Tiles:
         return [words(Node.index(number)) for number in range(held.count)]
 
     def words_of_y(self, operand: FragmentOperand, block: int, step: int) -> list[Node]:
-        """An item's words of eight columns; those of two times eight are read at once."""
+        """A work item's words of eight columns; those of two times eight are read at once."""
         _, held, _ = self.unit.held
         first, second = divmod(block, 2)
         line = Node.index(first * 2 * self.unit.columns)
@@ -296,7 +296,7 @@ class Tiles:
     ) -> list[Node]:  # fmt: skip
         """The STOREs of neighbouring results, which the loop `pair` goes through.
 
-        `store` is that of `total`, and `result(product, half, block)` what an item has instead.
+        `store` is that of `total`, and `result(product, half, block)` what a work item has instead.
         """
         holed, stores = store.substitute({total: HOLE}), []
         for product, half in self.halves():

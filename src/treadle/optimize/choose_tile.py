@@ -1,7 +1,7 @@
 """Tiles of a product, in one hierarchy for every target, and which one it has on a unit.
 
-    unit      results that are computed at once: of a matrix unit, a vector, or one of an item
-    each      units that a worker has (a core, an item, a subgroup, a warpgroup), in registers
+    unit      results that are computed at once: of a matrix unit, a vector, or one of a work item
+    each      units that a worker has (a core, a work item, a subgroup, a warpgroup), in registers
     workers   of a workgroup, or the one core
 
     choose(Product(512, 512, 512), vector_unit(target, dtypes.float32), target)
@@ -25,10 +25,10 @@ from typing import NamedTuple
 from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
 from .records import Record
 
-__all__ = ["Product", "Tile", "choose", "groups_at_a_time", "tiles_near"]
+__all__ = ["Product", "Tile", "choose", "tiles_near", "workgroups_at_a_time"]
 
 Pair = tuple[int, int]  # along rows and along columns
-GROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
+WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
 MOST, MOST_BUFFERS = 4, 4  # that a search tries
 
 
@@ -111,9 +111,9 @@ def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
     return _sliced(product, tile, unit, tiling, target.workgroup)
 
 
-def groups_at_a_time(nbytes: int, group: Workgroup, reserved: int) -> int:
+def workgroups_at_a_time(nbytes: int, workgroup: Workgroup, reserved: int) -> int:
     """How many workgroups with so much shared memory are on a multiprocessor: two, one or none."""
-    return min(GROUPS_AT_A_TIME, group.shared_bytes // (nbytes + reserved))
+    return min(WORKGROUPS_AT_A_TIME, workgroup.shared_bytes // (nbytes + reserved))
 
 
 def tiles_near(tile: Tile) -> Iterator[Tile]:
@@ -150,15 +150,15 @@ def _most(size: int, wide: int, counts: tuple[int, ...], fills: bool) -> int:
 
 
 def _sliced(
-    product: Product, tile: Tile, unit: MatrixUnit, tiling: Tiling, group: Workgroup
+    product: Product, tile: Tile, unit: MatrixUnit, tiling: Tiling, workgroup: Workgroup
 ) -> Tile | None:
     """The tile with the deepest slices that fit, and as many of them as are of use."""
     most = _most(product.steps, unit.steps, tiling.turns, tiling.fills)
     for turns in sorted((n for n in tiling.turns if n <= most), reverse=True):
         tile = replace(tile, depth=turns * unit.steps)
         nbytes = tile.slice_bytes(unit.dtype.itemsize, tiling.padding)
-        if nbytes <= group.shared_bytes:
-            room = group.shared_bytes // tiling.groups - tiling.reserved
+        if nbytes <= workgroup.shared_bytes:
+            room = workgroup.shared_bytes // tiling.workgroups - tiling.reserved
             buffers = min(tiling.buffers, room // nbytes, -(-product.steps // tile.depth))
             return replace(tile, buffers=max(1, buffers))
     return None
@@ -201,5 +201,5 @@ def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
 
 
 _COSTS: dict[str, Callable[[Product, Tile, float, Target], float]] = {
-    "groups": _missing, "time": _time, "loads": _loads,
+    "workgroups": _missing, "time": _time, "loads": _loads,
 }  # fmt: skip

@@ -1,4 +1,4 @@
-"""Factors of a product in shared memory, and the words of them that the items of a subgroup hold.
+"""Factors of a product in shared memory, and the words that the work items of a subgroup hold.
 
 A slice of a factor has some lines (rows of x, columns of y) and some steps of k. It lies in a STAGE
 
@@ -57,7 +57,7 @@ class FragmentOperand:
         deep: Node,
         again: tuple[Node, ...] = (),
     ) -> Callable[[Node], Node]:
-        """The words of one item by number, which `held` says of lines and words of k.
+        """The words of one work item by number, which `held` says of lines and words of k.
 
         `lane` are the digits of its number in the subgroup, the lowest first. The matrix begins at
         a `line` and at the element `deep` of k. In each step of the loops `again` words are read
@@ -71,9 +71,11 @@ class FragmentOperand:
         if self.arrangement == "columns":
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
         assert LDMATRIX.gives(held)
-        item = number_of(lane[::-1])
-        named = simplify(item // LDMATRIX.lines)  # the matrix of which this item names a line
-        own = simplify(item % LDMATRIX.lines)  # and which line
+        work_item = number_of(lane[::-1])
+        named = simplify(
+            work_item // LDMATRIX.lines
+        )  # the matrix of which this work item names a line
+        own = simplify(work_item % LDMATRIX.lines)  # and which line
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
         turned = (self.arrangement == "panels") != self.is_swapped
         start = read(first, deeper=own) if turned else read(first, own)
@@ -102,17 +104,17 @@ def _place(
 
 
 def staged(
-    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, work_items: int, buffers: int
 ) -> FragmentOperand:
     """`factor` for one slice of `depth` steps and one tile of lines, in so many buffers.
 
-    Each of `items` copies whole pieces along what is contiguous in memory: k, or neighbouring
+    Each of `work_items` copies whole pieces along what is contiguous in memory: k, or neighbouring
     lines.
     """
     lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
     each = PIECE // width
-    mine = pieces(moves, items, lines * depth // each, each)
-    # What items too many read is not stored, but is there to be read.
+    mine = pieces(moves, work_items, lines * depth // each, each)
+    # What work items too many read is not stored, but is there to be read.
     if is_contiguous(factor, inner):
         arrangement, sizes = "lines", (lines, depth)
         deep, place = mine.along(depth)

@@ -63,7 +63,7 @@ MAX_CHUNKS = 64
 DEFAULT = Parameters()
 FEW_ITEMS = 8
 MANY_RESULTS = 1 << 14
-LONG_FOR_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
+LONG_FOR_WORK_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
 SIDE_BY_SIDE = 4  # sequences, each of which waits for its own last step
@@ -179,7 +179,7 @@ def _make_grids(moves: Moves) -> None:
 def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
-    while True:  # a group changes what stands around it: look again after each
+    while True:  # a cut changes what stands around it: look again after each
         left = [
             (nest, reduce)
             for nest, reduce in _whole_reductions(moves)
@@ -224,7 +224,7 @@ def _split(
         work = results * loop_size(*closed_ranges(reduce)) * _inner_work(reduce)
         chunks = min(work // parameters.chunk, MAX_CHUNKS // items)
     else:
-        chunks = _chunks_for_items(reduce, results, target)
+        chunks = _chunks_for_work_items(reduce, results, target)
     chunks = min(loop_size(loop), chunks)
     return _cut(moves, reduce, loop, chunks) if chunks > 1 else None
 
@@ -242,14 +242,14 @@ def _shares(nest: Nest, results: int, target: Target) -> int:
     return -(-results // min(loop_size(vector), NARROW * lanes_of(nest, target, 2)))
 
 
-def _chunks_for_items(reduce: Node, results: int, target: Target) -> int:
+def _chunks_for_work_items(reduce: Node, results: int, target: Target) -> int:
     """How many chunks make a reduction short enough for one work item each; 1 if it is so now."""
     is_busy = results >= MANY_RESULTS and target.max_steps is None
     if target.workgroup is None or is_busy:
         return 1
     # Two more for each loop, as drivers count.
     steps = math.prod(loop_size(r) + 2 for r in closed_ranges(reduce)) * (_inner_work(reduce) + 1)
-    return 1 if steps <= LONG_FOR_ITEM else -(-4 * steps // LONG_FOR_ITEM)
+    return 1 if steps <= LONG_FOR_WORK_ITEM else -(-4 * steps // LONG_FOR_WORK_ITEM)
 
 
 def _inner_work(reduce: Node) -> int:

@@ -1,9 +1,9 @@
 """Products in workgroups: a tile of the output for each, slices of k one after the other.
 
     out[i, j] = sum over k of x[i, k] * y[k, j]
-      ->  i and j as digits (group, item, which of the item's), k as outer * depth + inner
+      ->  i and j as digits (workgroup, work item, element), k as outer * depth + inner
 
-What each item does with its slices is said in `shared_tiles` and `matrix_units`.
+What each work item does with its slices is said in `shared_tiles` and `matrix_units`.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ from .records import Loop, Reduction
 from .unit_loops import UnitLoops, extents, unit_loops
 
 __all__ = [
-    "Pieces", "TileForGroups", "TiledProduct", "fill_of", "filled_at", "is_contiguous", "lines_of",
-    "pieces", "tile_product",
+    "Pieces", "TileForWorkgroups", "TiledProduct", "fill_of", "filled_at", "is_contiguous",
+    "lines_of", "pieces", "tile_product",
 ]  # fmt: skip
 
 
@@ -38,7 +38,7 @@ BAND = 8  # tiles of rows
 
 
 @dataclass(frozen=True)
-class TileForGroups(Move):
+class TileForWorkgroups(Move):
     """Workgroups compute tiles of a product on one kind of unit. Then it is scheduled."""
 
     who: ClassVar[str]
@@ -75,8 +75,8 @@ class TileForGroups(Move):
 class TiledProduct:
     """The reduction once it is cut, and its factors; `outer` is None where one slice is all.
 
-    `row` and `column` say what became of rows and columns, `loops` what they are to the items, and
-    `batch` what became of the loops that both factors have.
+    `row` and `column` say what became of rows and columns, `loops` what they are to the work items,
+    and `batch` what became of the loops that both factors have.
     """
 
     reduce: Node
@@ -98,11 +98,12 @@ def tile_product(
     *kinds: RangeKind,
     bands: bool = True,
 ) -> TiledProduct:
-    """Tile a problem's loops and put those of groups outermost, then those of items.
+    """Tile a problem's loops and put those of workgroups outermost, then those of work items.
 
-    `out` says which item has which results of a tile; the innermost loops of rows, and of columns,
-    have such `kinds`. Groups go down the tiles of a band of rows, if they do so at all, before they
-    go on to the next column of tiles: those that run at a time read fewer lines in all.
+    `out` says which work item has which results of a tile; the innermost loops of rows, and of
+    columns, have such `kinds`. Workgroups go down the tiles of a band of rows, if they do so at
+    all, before they go on to the next column of tiles: those that run at a time read fewer lines in
+    all.
     """
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     band = math.gcd(math.ceil(rows / out.shape[0]), BAND) if bands else 1
@@ -129,8 +130,8 @@ def tile_product(
     nest = next(n for n in moves.nests() if made & set(n.loops))
     loops = unit_loops(row, column, out)
     last = [r for r in row.ranges if r.arg.kind == "grid"][-1:] if bands else []
-    groups = [r for r in nest.loops if r.arg.kind == "grid" and r not in last]
-    first = (*groups, *last, *loops.lane[::-1])
+    workgroups = [r for r in nest.loops if r.arg.kind == "grid" and r not in last]
+    first = (*workgroups, *last, *loops.lane[::-1])
     moves.order_loops(nest, (*first, *(r for r in nest.loops if r not in first)))
     reduce = moves.reduce_of(Reduction(tuple(map(Loop.of, along))))
     factors = factors_of(Reduce.of(reduce).value)
@@ -142,7 +143,7 @@ def tile_product(
 
 
 class Pieces(NamedTuple):
-    """What one item copies: the piece of that `number`, if there is one, by `lane` of `each`."""
+    """What a work item copies: the piece of that `number`, if there is one, by `lane` of `each`."""
 
     number: Node
     lane: Node
@@ -156,15 +157,15 @@ class Pieces(NamedTuple):
         return self.number % count * self.each + self.lane, self.number // count
 
 
-def pieces(moves: Moves, items: int, count: int, each: int) -> Pieces:
-    """So many pieces of `each` elements, copied by `items` in turns."""
-    item = moves.loop(items, "local")
+def pieces(moves: Moves, work_items: int, count: int, each: int) -> Pieces:
+    """So many pieces of `each` elements, copied by `work_items` in turns."""
+    work_item = moves.loop(work_items, "local")
     lane = moves.loop(each, "vector") if each > 1 else Node.index(0)
-    turns = -(-count // items)
+    turns = -(-count // work_items)
     turn = moves.loop(turns, "unroll") if turns > 1 else Node.index(0)
-    number = item if turns == 1 else turn * items + item
-    gate = TRUE if turns * items == count else simplify(number < count)
-    loops = tuple(r for r in (turn, item, lane) if r.op is Op.RANGE)
+    number = work_item if turns == 1 else turn * work_items + work_item
+    gate = TRUE if turns * work_items == count else simplify(number < count)
+    loops = tuple(r for r in (turn, work_item, lane) if r.op is Op.RANGE)
     return Pieces(number, lane, each, gate, loops)
 
 

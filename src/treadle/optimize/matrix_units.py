@@ -7,9 +7,9 @@ products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are
 (fragments.py), in several buffers if there are several slices, so that the next ones arrive while
 one is multiplied.
 
-What each item of a subgroup holds, words of 32 bits of both factors and sums of the output, is said
-by the unit's maps (target/matrix.py). An MMA has these words as sources and gives the sums of one
-product; a REDUCE over the slices adds them up, and EXTRACT takes one.
+What each work item of a subgroup holds, words of 32 bits of both factors and sums of the output, is
+said by the unit's maps (target/matrix.py). An MMA has these words as sources and gives the sums of
+one product; a REDUCE over the slices adds them up, and EXTRACT takes one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from ..target import MatrixUnit, Target
 from .choose_tile import Tile, tiles_near
 from .fragments import staged
 from .hoist_masks import masked
-from .k_tiling import TiledProduct, TileForGroups, tile_product
+from .k_tiling import TiledProduct, TileForWorkgroups, tile_product
 from .matmul_problem import MatmulProblem
 from .moves import Moves
 from .unit_loops import UnitLoops, unit_loops
@@ -37,7 +37,7 @@ __all__ = ["TileForUnits", "narrow_factors", "narrowed", "unit_for"]
 
 
 @dataclass(frozen=True)
-class TileForUnits(TileForGroups):
+class TileForUnits(TileForWorkgroups):
     """The matrix units of subgroups compute tiles of a product. Then it is scheduled."""
 
     word = "matrix_units"
@@ -100,12 +100,12 @@ def narrow_factors(tiled: TiledProduct, unit: MatrixUnit) -> Iterator[tuple[Node
 def _product(
     moves: Moves, tiled: TiledProduct, loops: UnitLoops, unit: MatrixUnit, tile: Tile
 ) -> Node:
-    """One result of the item, of those that its products have."""
+    """One result of the work item, of those that its products have."""
     of_x, of_y, out = unit.held
     step = moves.loop(tile.depth // unit.steps)
-    items = math.prod(tile.workers) * out.width
+    work_items = math.prod(tile.workers) * out.width
     x, y = (
-        staged(moves, factor, line, tiled.inner, tile.depth, items, tile.buffers)
+        staged(moves, factor, line, tiled.inner, tile.depth, work_items, tile.buffers)
         for factor, line in narrow_factors(tiled, unit)
     )
     deep, first = step * unit.steps, Node.index(0)

@@ -5,7 +5,7 @@
 They take halves alone from rows of lines in shared memory, and the copy engine brings what begins
 at such multiples. Squares of 32 x 32 elements are read and written in rows; those of the one that
 are columns of the other go through shared memory. Where enough is multiplied that costs less than
-that items store each slice for each tile that needs it.
+that work items store each slice for each tile that needs it.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ __all__ = ["packed"]
 SQUARE = 32  # neighbours that a subgroup reads, and writes
 
 
-def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
-    """`tensor` along its steps, by groups of so many items."""
+def packed(moves: Moves, tensor: SourceTensor, work_items: int) -> SourceTensor:
+    """`tensor` along its steps, by workgroups of so many work items."""
     (line, _), (step, _) = tensor.axes[:2] if tensor.is_turned else tensor.axes[1::-1]
     others = tensor.axes[2:]
     each = PIECE // tensor.memory.dtype.itemsize
     steps = -(-loop_size(step) // each) * each
     batch = {loop: moves.loop(loop_size(loop), "grid") for loop, _ in others}
-    down = moves.tiled(loop_size(line), *_across(items), outer="grid")
+    down = moves.tiled(loop_size(line), *_across(work_items), outer="grid")
     along = moves.tiled(loop_size(step), (SQUARE, "local"), outer="grid")
-    value = _element(moves, tensor, batch, {line: down, step: along}, items)
+    value = _element(moves, tensor, batch, {line: down, step: along}, work_items)
     gate = simplify(down.guard & along.guard)
     sizes = (*(loop_size(loop) for loop in batch), loop_size(line), steps)
     zeros = (Node.index(0),) * len(sizes)
@@ -48,9 +48,9 @@ def packed(moves: Moves, tensor: SourceTensor, items: int) -> SourceTensor:
     return SourceTensor(stage, 0, tuple(axes), False)
 
 
-def _across(items: int) -> tuple[tuple[int, RangeKind], ...]:
-    """The side of a square that rows of items go along: turn, row."""
-    rows = items // SQUARE
+def _across(work_items: int) -> tuple[tuple[int, RangeKind], ...]:
+    """The side of a square that rows of work items go along: turn, row."""
+    rows = work_items // SQUARE
     return (SQUARE // rows, "unroll"), (rows, "local")
 
 
@@ -59,13 +59,13 @@ def _element(
     tensor: SourceTensor,
     batch: dict[Node, Node],
     splits: dict[Node, Split],
-    items: int,
+    work_items: int,
 ) -> Node:
-    """What an item stores, read where it is or, turned, through shared memory."""
+    """What a work item stores, read where it is or, turned, through shared memory."""
     if not tensor.is_turned:
         return _load(tensor, batch, {loop: split.expr for loop, split in splits.items()})
     (line, _), (step, _) = tensor.axes[:2]
-    (turns, _), (rows, _) = _across(items)
+    (turns, _), (rows, _) = _across(work_items)
     turn, row, lane = (
         moves.loop(turns, "unroll"), moves.loop(rows, "local"), moves.loop(SQUARE, "local")
     )  # fmt: skip

@@ -26,9 +26,9 @@ LADDERS: dict[str, tuple[int, ...]] = {
     "block_bytes": (32 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20),
     "block_steps": (128, 256, 512, 1024, 2048),
 }
-ITEMS = (32, 64, 128, 256, 512, 1024)
+WORK_ITEMS = (32, 64, 128, 256, 512, 1024)
 DEPTHS = (4, 8, 16, 32)
-ITEM_TILE = (1, 2, 4, 8)
+WORK_ITEM_TILE = (1, 2, 4, 8)
 TILE_ROWS = (1, 2, 3, 4, 6, 8, 10, 12, 14, 16)
 TILE_VECTORS = (1, 2, 3, 4)
 MIN_ACCUMULATORS = 6  # fewer leave the multipliers idle
@@ -41,7 +41,7 @@ class Parameters:
     Matmul-like nests: `tile` is (rows, vectors) of their register tiles, None for the one with the
     least estimated cost; `is_tiled` says whether they get any; `panel_bytes` of packed columns are
     kept in cache. In workgroups a tile is (rows, columns) of each work item, and `depth` the steps
-    of a slice in shared memory. A workgroup has at most `items`, None for as many as suit.
+    of a slice in shared memory. A workgroup has at most `work_items`, None for as many as suit.
     Every other nest: `lanes` numbers the loops in the order in which they serve as
     lanes, best first; `copies` of a vector are computed side by side, `column_copies` if each of
     them holds results of a reduction. Reductions with few results are cut into parts of at least
@@ -58,7 +58,7 @@ class Parameters:
     chunk: int = 1 << 14
     block_bytes: int = 512 << 10
     block_steps: int = 512
-    items: int | None = None
+    work_items: int | None = None
     depth: int | None = None
 
     def __str__(self) -> str:
@@ -79,12 +79,14 @@ def neighbours(parameters: Parameters, target: Target) -> Iterator[Parameters]:
             yield replace(parameters, tile=shape)
 
 
-def _in_workgroups(parameters: Parameters, group: Workgroup) -> Iterator[Parameters]:
-    for items in ITEMS:
-        if items <= group.most_items and items != (parameters.items or group.items):
-            yield replace(parameters, items=items)
+def _in_workgroups(parameters: Parameters, workgroup: Workgroup) -> Iterator[Parameters]:
+    for work_items in WORK_ITEMS:
+        if work_items <= workgroup.most_work_items and work_items != (
+            parameters.work_items or workgroup.work_items
+        ):
+            yield replace(parameters, work_items=work_items)
     if parameters.is_tiled:
-        sides = [side for side in ITEM_TILE if side <= group.tile]
+        sides = [side for side in WORK_ITEM_TILE if side <= workgroup.tile]
         shapes = [(rows, columns) for rows in sides for columns in sides]
         for shape in sorted(shapes, key=_loads):
             yield replace(parameters, tile=shape)

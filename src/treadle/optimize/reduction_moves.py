@@ -1,7 +1,7 @@
 """Moves of one reduction: cut into chunks, or shared by the work items of a workgroup.
 
 split_reduction(reduction((r3,)), r3, 64)     partial results of 64 chunks, then their sum
-share_reduction(reduction((r3,)), r3, 128)    each of 128 items takes every 128th step
+share_reduction(reduction((r3,)), r3, 128)    each of 128 work items takes every 128th step
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .records import Loop, Reduction
 
 __all__ = ["ShareReduction", "SplitReduction"]
 
-FEW_PARTS = 16  # every item combines so many parts of a shared reduction by itself
+FEW_PARTS = 16  # every work item combines so many parts of a shared reduction by itself
 
 
 @dataclass(frozen=True)
@@ -91,15 +91,15 @@ class SplitReduction(Move):
 class ShareReduction(Move):
     """A reduction over `loop` is shared among the work items of a workgroup.
 
-    Neighbouring items read neighbouring positions. They combine their parts in a tree of two
-    levels, or by `subgroup`, the least and the most items of one.
+    Neighbouring work items read neighbouring positions. They combine their parts in a tree of two
+    levels, or by `subgroup`, the least and the most work items of one.
     """
 
     word = "share_reduction"
 
     reduction: Reduction
     loop: Loop
-    items: int
+    work_items: int
     subgroup: tuple[int, int] | None = None
 
     @property
@@ -115,63 +115,66 @@ class ShareReduction(Move):
         """Returns the loops that combine the parts."""
         reduce, loop = moves.reduce_of(self.reduction), moves.range_of(self.loop)
         size = loop_size(loop)
-        item, turn = moves.loop(self.items, "local"), moves.loop(-(-size // self.items))
-        position = turn * self.items + item
-        guard = TRUE if size % self.items == 0 else position < size
+        work_item, turn = (
+            moves.loop(self.work_items, "local"),
+            moves.loop(-(-size // self.work_items)),
+        )
+        position = turn * self.work_items + work_item
+        guard = TRUE if size % self.work_items == 0 else position < size
         rest = moves.copies(r for r in closed_ranges(reduce) if r is not loop)
         splits = {r: Split(n, (n,)) for r, n in rest.items()}
         splits[loop] = Split(position, (turn,), guard)
         value = replace_ranges(reduce, splits)
         if self.subgroup is None:
-            combined, combining = _by_tree(moves, value, item)
+            combined, combining = _by_tree(moves, value, work_item)
         else:
-            combined, combining = _by_subgroup(moves, value, item, *self.subgroup)
+            combined, combining = _by_subgroup(moves, value, work_item, *self.subgroup)
         moves.root = simplify(moves.root.substitute({reduce: combined}))
         return combining
 
 
-def _by_tree(moves: Moves, value: Node, item: Node) -> tuple[Node, list[Node]]:
+def _by_tree(moves: Moves, value: Node, work_item: Node) -> tuple[Node, list[Node]]:
     """The `value` of all work items of a workgroup, combined in memory, level by level."""
-    arg, parts, combining = value.arg, loop_size(item), []
+    arg, parts, combining = value.arg, loop_size(work_item), []
     while parts > FEW_PARTS:
         kept = 1 << (parts.bit_length() // 2)
         inner, following = moves.loop(parts // kept), moves.loop(kept, "local")
-        stage = _shared_line(value, item, inner * kept + following)
+        stage = _shared_line(value, work_item, inner * kept + following)
         value = Reduce(stage, (inner,), arg).node()
         combining.append(inner)
-        parts, item = kept, following
+        parts, work_item = kept, following
     combining.append(moves.loop(parts))
-    stage = _shared_line(value, item, combining[-1])
+    stage = _shared_line(value, work_item, combining[-1])
     return Reduce(stage, (combining[-1],), arg).node(), combining
 
 
 def _by_subgroup(
-    moves: Moves, value: Node, item: Node, least: int, most: int
+    moves: Moves, value: Node, work_item: Node, least: int, most: int
 ) -> tuple[Node, list[Node]]:
     """The `value` of all work items of a workgroup, combined once by each of its subgroups.
 
-    Every item leaves its value in memory. Then each subgroup reads the values of all items,
-    neighbours side by side, and combines what its items have read without memory. So there is
-    one barrier, and the order is the same in every run. The usual way round (a value of each
-    subgroup through memory) reads as much, but has to know which items form a subgroup: that
-    languages leave open.
+    Every work item leaves its value in memory. Then each subgroup reads the values of all work
+    items, neighbours side by side, and combines what its work items have read without memory. So
+    there is one barrier, and the order is the same in every run. The usual way round (a value of
+    each subgroup through memory) reads as much, but has to know which work items form a subgroup:
+    that languages leave open.
 
-    Where its size is open as well, a subgroup counts its items, so that nothing depends on
-    whether it is full. One of a fixed size that divides the group is full.
+    Where its size is open as well, a subgroup counts its work items, so that nothing depends on
+    whether it is full. One of a fixed size that divides the workgroup is full.
     """
-    items = loop_size(item)
+    work_items = loop_size(work_item)
     count = Node.index(most)
-    if least != most or items % most:
+    if least != most or work_items % most:
         count = Node(Op.WORK_ITEM, dtypes.index, (), VarArg("lanes", 1, most))
-    turns = simplify((count + (items - 1)) // count)
+    turns = simplify((count + (work_items - 1)) // count)
     turn, lane = moves.loop(turns), moves.loop(count, "subgroup")
     place = turn * count + lane
-    stage = _shared_line(value, item, simplify(place.minimum(Node.index(items - 1))))
-    mine = simplify(place < items).where(stage, identity(value.arg.op, value.dtype))
+    stage = _shared_line(value, work_item, simplify(place.minimum(Node.index(work_items - 1))))
+    mine = simplify(place < work_items).where(stage, identity(value.arg.op, value.dtype))
     return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
 
 
-def _shared_line(value: Node, item: Node, place: Node) -> Node:
+def _shared_line(value: Node, work_item: Node, place: Node) -> Node:
     """What each work item computes as `value`, kept for its workgroup and read at `place`."""
-    arg = StageArg("shared", (loop_size(item),))
-    return Stage(value, TRUE, (item,), (place,), (item,), arg, value.dtype).node()
+    arg = StageArg("shared", (loop_size(work_item),))
+    return Stage(value, TRUE, (work_item,), (place,), (work_item,), arg, value.dtype).node()

@@ -27,10 +27,10 @@ from .moves import Moves
 
 __all__ = ["HELD", "PIECE", "ROW", "SharedOperand", "SourceTensor", "bulk", "stored", "tensor_of"]
 
-ROW, PIECE = WGMMA_ROWS.row, WGMMA_ROWS.piece  # bytes; an item copies a piece at a time
+ROW, PIECE = WGMMA_ROWS.row, WGMMA_ROWS.piece  # bytes; a work item copies a piece at a time
 BLOCK = WGMMA_ROWS.together * ROW  # what is swizzled together
 TURNED = WGMMA_ROWS.turned  # bytes of the elements that units take with lines side by side
-HELD = 4  # and of those that items take so, to hold them
+HELD = 4  # and of those that work items take so, to hold them
 MOST_AXES = 5
 _LOST, _INFINITY, _NAN = 13, 0x7F800000, 0x7FC00000  # of float32: bits that TF32 has not; values
 LONGEST = 1 << 31  # elements of an axis
@@ -73,13 +73,13 @@ def _sizes(lines: int, depth: int, wide: int, is_turned: bool) -> tuple[int, ...
     return (lines // wide, depth, wide) if is_turned else (1, lines, wide)
 
 
-# -- by the items ---------------------------------------------------------------------------------
+# -- by the work items -----------------------------------------------------------------------------
 
 
 def stored(
-    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, items: int, buffers: int
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, work_items: int, buffers: int
 ) -> SharedOperand:
-    """`factor` for one slice and one tile of lines, stored by all items in whole pieces.
+    """`factor` for one slice and one tile of lines, stored by all work items in whole pieces.
 
     So many slices as `buffers` are in memory at a time where pieces are copied as they are.
     """
@@ -88,7 +88,7 @@ def stored(
     along_steps = is_contiguous(factor, inner)
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not along_steps and is_contiguous(factor, here)
-    mine = pieces(moves, items, lines * depth // each, each)
+    mine = pieces(moves, work_items, lines * depth // each, each)
     along, across = mine.along(wide)
     if is_turned:
         deep, place = across % depth, across // depth * wide + along
@@ -137,7 +137,7 @@ class SourceTensor:
 
     @property
     def is_held(self) -> bool:
-        """Whether items have to hold it, as units do not take it so from shared memory."""
+        """Whether work items have to hold it, as units do not take it so from shared memory."""
         return self.is_turned and self.memory.dtype.itemsize == HELD
 
 

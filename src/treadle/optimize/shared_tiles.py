@@ -2,16 +2,16 @@
 
     out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
 
-A workgroup computes a tile of the output, an item a few rows by a few columns of it, spread so that
-neighbouring items hold neighbouring columns, or neighbouring pieces of as many columns as the
-target loads at once. Where subgroups have a fixed size, the items of one are near in rows too: 32
-of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16
-they would read 144.
+A workgroup computes a tile of the output, a work item a few rows by a few columns of it, spread so
+that neighbouring work items hold neighbouring columns, or neighbouring pieces of as many columns as
+the target loads at once. Where subgroups have a fixed size, the work items of one are near in rows
+too: 32 of them in 4 x 8, with 8 x 8 results each, read 96 different numbers for each step of k, in
+2 x 16 they would read 144.
 
-For each slice of k the group first copies the slices of x and y that the tile needs into shared
-STAGEs, neighbours reading neighbours; where items can copy asynchronously, the slices after it are
-on their way meanwhile. A row of a STAGE is one piece longer than needed, so that items that write
-down a column meet different banks.
+For each slice of k the workgroup first copies the slices of x and y that the tile needs into shared
+STAGEs, neighbours reading neighbours; where work items can copy asynchronously, the slices after it
+are on their way meanwhile. A row of a STAGE is one piece longer than needed, so that work items
+that write down a column meet different banks.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce, Stage
-from ..target import Fragment, MatrixUnit, Target, Workgroup, fragment, item_unit
+from ..target import Fragment, MatrixUnit, Target, Workgroup, fragment, work_item_unit
 from .choose_tile import Tile
 from .k_tiling import (
-    TileForGroups,
+    TileForWorkgroups,
     fill_of,
     filled_at,
     is_contiguous,
@@ -63,45 +63,45 @@ def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
 
 
 @dataclass(frozen=True)
-class ShareTiles(TileForGroups):
-    """Groups of items compute tiles of a product from shared memory. Then it is scheduled."""
+class ShareTiles(TileForWorkgroups):
+    """Workgroups compute tiles of a product from shared memory. Then it is scheduled."""
 
     word = "shared_tiles"
-    who = "items"
+    who = "work items"
 
     @staticmethod
     def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
-        return target.workgroup and item_unit(target.workgroup, problem.reduce.dtype)
+        return target.workgroup and work_item_unit(target.workgroup, problem.reduce.dtype)
 
     def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
-        tile, group = self.tile, moves.target.workgroup
-        assert group is not None
-        out = _results(tile, group)
+        tile, workgroup = self.tile, moves.target.workgroup
+        assert workgroup is not None
+        out = _results(tile, workgroup)
         tiled = tile_product(moves, problem, out, tile.depth, "unroll", "unroll", bands=False)
         x, y = (
-            _staged(moves, *each, tiled.inner, tile, group.together)
+            _staged(moves, *each, tiled.inner, tile, workgroup.together)
             for each in ((tiled.x, tiled.row), (tiled.y, tiled.column))
         )
         reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
         moves.root = moves.root.substitute({tiled.reduce: reduce})
 
 
-def _results(tile: Tile, group: Workgroup) -> Fragment:
-    """Which row and column of the tile each result of each item is: pieces of neighbours.
+def _results(tile: Tile, workgroup: Workgroup) -> Fragment:
+    """Which row and column of the tile each result of each work item is: pieces of neighbours.
 
-    The items of a subgroup are a rectangle that is about as high as wide, or all of a row.
+    The work items of a subgroup are a rectangle that is about as high as wide, or all of a row.
     """
-    (high, wide), (m, n) = tile.workers, (min(each, group.together) for each in tile.each)
+    (high, wide), (m, n) = tile.workers, (min(each, workgroup.together) for each in tile.each)
     near_m, near_n = 1, wide
-    if group.subgroup is not None and group.subgroup[0] == group.subgroup[1]:
-        rows = 1 << (group.subgroup[0].bit_length() - 1) // 2
-        columns = group.subgroup[0] // rows
+    if workgroup.subgroup is not None and workgroup.subgroup[0] == workgroup.subgroup[1]:
+        rows = 1 << (workgroup.subgroup[0].bit_length() - 1) // 2
+        columns = workgroup.subgroup[0] // rows
         if high % rows == 0 and wide % columns == 0:
             near_m, near_n = rows, columns
     subgroups = f"n{wide // near_n}:{n * near_n} m{high // near_m}:{m * near_m}"
-    pieces_of_item = f"n{tile.each[1] // n}:{n * wide} m{tile.each[0] // m}:{m * high}"
+    pieces_of_work_item = f"n{tile.each[1] // n}:{n * wide} m{tile.each[0] // m}:{m * high}"
     lanes = f"n{near_n}:{n} m{near_m}:{m} {subgroups}"
-    return fragment("mn", lanes, f"n{n} m{m} {pieces_of_item}")
+    return fragment("mn", lanes, f"n{n} m{m} {pieces_of_work_item}")
 
 
 def _staged(

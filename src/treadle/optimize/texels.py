@@ -1,6 +1,6 @@
 """Kernels that store to a texture: each step makes a whole texel, since nothing less is written.
 
-image = a @ b  ->  r = 4 * texel + vector(4); the texels become items, or slices of the grid
+image = a @ b  ->  r = 4 * texel + vector(4); the texels become work items, or slices of the grid
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
     reorder(moves, nest, order)
     texels = loop_size(along) // TEXEL
     if target.workgroup is not None:
-        inner, kind = min(target.workgroup.items, texels), "local"
+        inner, kind = min(target.workgroup.work_items, texels), "local"
     else:
         inner, kind = max(1, texels // SLICES), "loop"
     while texels % inner:

@@ -2,7 +2,7 @@
 
 extents(unit.out, 0)         ->  ((2, "unroll"), (8, "local")): mma.sync's rows, outermost first
 unit_loops(row, column, out) ->  which loops are digits of the lane's number, and the element's
-place_in(held, lane, number) ->  row and column that the item of a lane holds as such an element
+place_in(held, lane, number) ->  row and column that a lane's work item holds as such an element
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnitLoops(NamedTuple):
     """The loops of rows and columns of a tile of units.
 
     `rows` and `columns` are those outside of a unit; `lane` are the digits of the lane's number in
-    its results, from the lowest on, and `element` is the number of an item's element.
+    its results, from the lowest on, and `element` is the number of a work item's element.
     """
 
     rows: tuple[Node, ...]
@@ -62,7 +62,7 @@ def unit_loops(row: Split, column: Split, out: Fragment) -> UnitLoops:
 
 
 def place_in(held: Fragment, lane: tuple[Node, ...], number: Node) -> tuple[Node, Node]:
-    """The row and the column of element `number` of an item, by the digits of its lane."""
+    """The row and the column of element `number` of a work item, by the digits of its lane."""
     place = [Node.index(0), Node.index(0)]
     values = [*lane]
     for digit in held.elements:

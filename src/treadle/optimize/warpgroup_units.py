@@ -7,18 +7,19 @@ its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes:
 operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
 units take them without conflicts of banks.
 
-What one of the 128 items of a warpgroup holds is said by the unit's map (target/matrix.py). A WGMMA
-has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the slices
-adds them up, and EXTRACT takes one.
+What one of the 128 work items of a warpgroup holds is said by the unit's map (target/matrix.py). A
+WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
+slices adds them up, and EXTRACT takes one.
 
-Operands that are tensors in memory are copied in bulk, several slices ahead, by one item that does
-nothing else (lower/bulk_copy_producer.py). What is computed or masked, the items store themselves.
+Operands that are tensors in memory are copied in bulk, several slices ahead, by one work item that
+does nothing else (lower/bulk_copy_producer.py). What is computed or masked, the work items store
+themselves.
 
 Of halves units take either kind of rows, of all else rows of k. float32 along lines becomes words
-of x: for each product of 8 steps an item holds four, which it reads from rows of lines. So what is
-y has its rows as columns if it is such a factor, and x is not. Of two such factors one is packed,
-turned in memory before, and so is what the copy engine does not bring, if enough is multiplied with
-it (packed_operands.py); else the items turn both as they store them.
+of x: for each product of 8 steps a work item holds four, which it reads from rows of lines. So what
+is y has its rows as columns if it is such a factor, and x is not. Of two such factors one is
+packed, turned in memory before, and so is what the copy engine does not bring, if enough is
+multiplied with it (packed_operands.py); else the work items turn both as they store them.
 
 Why these tiles, and what they can reach at most, is on the page docs/design/nvidia.md.
 """
@@ -35,7 +36,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Digit, Fragment, MatrixUnit, Target
 from .choose_tile import Tile
-from .k_tiling import TiledProduct, TileForGroups, tile_product
+from .k_tiling import TiledProduct, TileForWorkgroups, tile_product
 from .matmul_problem import MatmulProblem
 from .matrix_units import narrow_factors, narrowed, unit_for
 from .moves import Moves
@@ -46,12 +47,12 @@ from .unit_loops import place_in
 
 __all__ = ["TileForWarpgroups"]
 
-WARPS, ITEMS = 4, 128  # of a warpgroup
+WARPS, WORK_ITEMS = 4, 128  # of a warpgroup
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
 
 
 @dataclass(frozen=True)
-class TileForWarpgroups(TileForGroups):
+class TileForWarpgroups(TileForWorkgroups):
     """The units of warpgroups compute tiles of a product. Then it is scheduled."""
 
     word = "warpgroup_units"
@@ -130,12 +131,12 @@ def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
 
 
 def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
-    """Which row and column of the tile each sum of each item is.
+    """Which row and column of the tile each sum of each work item is.
 
-    Items that hold words of x read two neighbouring lines at a time, from rows of 32 lines. Which
-    these are is free, so those of half a warp are in different banks: it has four steps, t, which
-    are swizzled into four pieces of a row, two lines of a piece, and the same of the piece four
-    further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
+    Work items that hold words of x read two neighbouring lines at a time, from rows of 32 lines.
+    Which these are is free, so those of half a warp are in different banks: it has four steps, t,
+    which are swizzled into four pieces of a row, two lines of a piece, and the same of the piece
+    four further on. All of a warp have eight neighbours, 32 bytes of a row of the output.
     """
     assert unit.out is not None
     out = unit.out.with_columns(tile.columns).tiled(tile.each, tile.workers)
@@ -151,19 +152,19 @@ def _operands(
     moves: Moves, tiled: TiledProduct, tensors: Tensors | None, unit: MatrixUnit, tile: Tile
 ) -> tuple[SharedOperand, SharedOperand]:
     """Both factors of a slice in shared memory."""
-    items = tile.workers[0] * ITEMS
+    work_items = tile.workers[0] * WORK_ITEMS
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
-        x = x if x.fits else packed(moves, x, items)
-        y = y if _is_taken(y) else packed(moves, y, items)
+        x = x if x.fits else packed(moves, x, work_items)
+        y = y if _is_taken(y) else packed(moves, y, work_items)
         take("bulk_copies")
         return (
             bulk(moves, x, tiled.row, tiled, tile.depth, buffers),
             bulk(moves, y, tiled.column, tiled, tile.depth, buffers),
         )
     x, y = (
-        stored(moves, factor, line, tiled.inner, tile.depth, items, buffers)
+        stored(moves, factor, line, tiled.inner, tile.depth, work_items, buffers)
         for factor, line in [*narrow_factors(tiled, unit)]
     )
     return x, y
@@ -173,7 +174,7 @@ def _product(
     tiled: TiledProduct, out: Fragment, x: SharedOperand, y: SharedOperand, unit: MatrixUnit,
     is_held: bool,
 ) -> Node:  # fmt: skip
-    """One result of the item, of those that its product has."""
+    """One result of the work item, of those that its product has."""
     turns, loops = x.depth // unit.steps, tiled.loops
     layout = None if is_held else x.layout(turns)
     arg = WgmmaArg(unit.name, y.lines, turns, layout, y.layout(turns))

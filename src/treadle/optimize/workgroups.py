@@ -1,11 +1,11 @@
-"""The schedule for processors that run workgroups: grid, items, shared tiles.
+"""The schedule for processors that run workgroups: grid, work items, shared tiles.
 
-    x + y          ->  each item computes a few neighbouring elements; neighbours read neighbours
-    softmax(x)     ->  a workgroup for each row; its items share the reductions through a STAGE
+    x + y          ->  a work item computes a few neighbouring elements, the next one the next
+    softmax(x)     ->  a workgroup for each row; its work items share the reductions through a STAGE
     a @ b          ->  a workgroup for each tile of the output; tiles of a and b are shared STAGEs
 
-The numbers (size of a group, shared memory, lanes) come from Target.workgroup. Nothing else here
-knows what device it is for.
+The numbers (size of a workgroup, shared memory, lanes) come from Target.workgroup. Nothing else
+here knows what device it is for.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
 
-MIN_GROUPED = 32  # a reduction shorter than this is left to one item
+MIN_SHARED = 32  # a reduction shorter than this is left to one work item
 MANY_RESULTS = 1 << 14  # with so many results there is work enough without sharing reductions
 
 
 def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Map every nest of the kernel to workgroups."""
     assert target.workgroup is not None
-    group = target.workgroup
-    group = replace(
-        group, items=parameters.items or group.items, each=parameters.tile,
-        depth=parameters.depth or group.depth,
+    workgroup = target.workgroup
+    workgroup = replace(
+        workgroup, work_items=parameters.work_items or workgroup.work_items, each=parameters.tile,
+        depth=parameters.depth or workgroup.depth,
     )  # fmt: skip
-    target = replace(target, workgroup=group)
+    target = replace(target, workgroup=workgroup)
     done: set[Node] = set()
     scalar_done = False
     while True:
@@ -52,7 +52,7 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
         scalar_done = scalar_done or not nest.loops
         is_tiled = parameters.is_tiled
         if not (is_tiled and tile_for_workgroups(moves, nest, target)):
-            _general(moves, nest, target, group)
+            _general(moves, nest, target, workgroup)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
 
@@ -61,12 +61,12 @@ def _is_plain(nest: Nest) -> bool:
     return all(r.arg.kind == "loop" for r in nest.loops)
 
 
-def _general(moves: Moves, nest: Nest, target: Target, group: Workgroup) -> None:
+def _general(moves: Moves, nest: Nest, target: Target, workgroup: Workgroup) -> None:
     rows = _rows_to_share(nest)
     if rows is None:
-        _item_for_each_result(moves, nest, target, group)
+        _work_item_for_each_result(moves, nest, target, workgroup)
     else:
-        _group_for_each_row(moves, nest, rows, group)
+        _workgroup_for_each_row(moves, nest, rows, workgroup)
 
 
 def _power_below(size: int) -> int:
@@ -84,7 +84,7 @@ def _whole(moves: Moves, loop: Node, kind: RangeKind) -> Split:
     return Split(new, (new,))
 
 
-# -- one group for each row -----------------------------------------------------------------------
+# -- one workgroup for each row --------------------------------------------------------------------
 
 
 def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
@@ -101,7 +101,7 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
         along = any(_contiguous_loads(n, r) for n in reduces for r in closed_ranges(n))
         across = any(_contiguous_loads(n, r) for n in reduces for r in nest.loops)
         results = loop_size(*nest.loops)
-        if across and not along and results >= MIN_GROUPED:
+        if across and not along and results >= MIN_SHARED:
             return None  # neighbouring results read neighbouring elements
         if results >= MANY_RESULTS and not along:
             return None
@@ -111,12 +111,12 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
 def _loop_to_share(reduce: Node, rows: frozenset[Node]) -> Node | None:
     """The loop of a reduction to share: contiguous if there is one, and long enough."""
     free, (value, steps, _) = free_ranges(reduce), Reduce.of(reduce)
-    loops = [r for r in steps if r.arg.kind == "loop" and loop_size(r) >= MIN_GROUPED]
+    loops = [r for r in steps if r.arg.kind == "loop" and loop_size(r) >= MIN_SHARED]
     if not loops or not free[reduce] <= rows:
         return None
     inner = [n for n in value.toposort() if n.op is Op.REDUCE]
     if any(free[n] & frozenset(steps) for n in inner):
-        return None  # each item would compute all of the inner one
+        return None  # each work item would compute all of the inner one
     return max(loops, key=lambda r: (_contiguous_loads(reduce, r), loop_size(r)))
 
 
@@ -124,14 +124,16 @@ def _contiguous_loads(node: Node, loop: Node) -> int:
     return sum(n.op is Op.LOAD and stride(Load.of(n).index, loop) == 1 for n in node.toposort())
 
 
-def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group: Workgroup) -> None:
+def _workgroup_for_each_row(
+    moves: Moves, nest: Nest, rows: tuple[Node, ...], workgroup: Workgroup
+) -> None:
     rest = tuple(r for r in nest.loops if r not in rows)
     longest = max(loop_size(r) for n in nest.reduces() for r in closed_ranges(n))
-    items = min(group.items, _power_below(longest))
+    work_items = min(workgroup.work_items, _power_below(longest))
     reorder(moves, nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
     if rest:
-        splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (items, "local"))
+        splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (work_items, "local"))
     replace_loops(moves, splits, "workgroup_rows")
     made = frozenset(r for split in splits.values() for r in split.ranges)
     grid = frozenset(r for r in made if r.arg.kind == "grid")
@@ -141,8 +143,8 @@ def _group_for_each_row(moves: Moves, nest: Nest, rows: tuple[Node, ...], group:
         if found is None:
             return
         reduce, loop = found
-        mine = min(items, _power_below(loop_size(loop)))
-        subgroup = group.subgroup if _is_for_subgroups(reduce) else None
+        mine = min(work_items, _power_below(loop_size(loop)))
+        subgroup = workgroup.subgroup if _is_for_subgroups(reduce) else None
         move = ShareReduction(moves.name_of(reduce), Loop.of(loop), mine, subgroup)
         shared.update(moves.make(move))
 
@@ -166,23 +168,25 @@ def _reduction_to_share(
     return None
 
 
-# -- one item for each result ---------------------------------------------------------------------
+# -- one work item for each result -----------------------------------------------------------------
 
 
-def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workgroup) -> None:
-    """Neighbouring items compute neighbouring results; each computes whole vectors if it can."""
+def _work_item_for_each_result(
+    moves: Moves, nest: Nest, target: Target, workgroup: Workgroup
+) -> None:
+    """Neighbouring work items compute neighbouring results, whole vectors where they can."""
     ordered = sequential_loops(nest)
     free = [r for r in nest.loops if r not in ordered]
     if not free:
         return
-    if any(n.op is Op.TICKET for n in nest.nodes()):  # a group's counters serve one item
+    if any(n.op is Op.TICKET for n in nest.nodes()):  # a workgroup's counters serve one work item
         replace_loops(moves, {r: _whole(moves, r, "grid") for r in free}, "workgroup_counters")
         return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     order = (*(r for r in free if r is not best), best, *ordered)
     reorder(moves, nest, order)
     lanes = _lanes(nest, best, target)
-    left = min(group.items, _power_above(loop_size(*free) // lanes))
+    left = min(workgroup.work_items, _power_above(loop_size(*free) // lanes))
     splits: dict[Node, Split] = {}
     for r in reversed([r for r in order if r not in ordered]):
         width = lanes if r is best else 1
@@ -193,7 +197,7 @@ def _item_for_each_result(moves: Moves, nest: Nest, target: Target, group: Workg
 
 
 def _lanes(nest: Nest, loop: Node, target: Target) -> int:
-    """How many neighbouring results an item computes: a vector, where every access allows it."""
+    """How many neighbouring results a work item computes: a vector, where each access allows it."""
     widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
     lanes = min(max(1, target.vector_bytes // widest), target.max_lanes)
     if widest > 4 or nest.reduces() or loop_size(loop) % lanes:

@@ -126,7 +126,7 @@ class _CFunction(Function):
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for (long long {name} = 0; {name} < {count}; {name}++)"
 
-    def group(self) -> str:
+    def grid_step(self) -> str:
         if not self.grid_open:
             self.grid_open = True
             self.open("for (long long item = begin; item < end; item++)")

@@ -95,8 +95,8 @@ class Function(ABC):
         """The head of a loop from 0 to `count`, without its brace."""
 
     @abstractmethod
-    def group(self) -> str:
-        """The number of this slice of the grid, or of this group."""
+    def grid_step(self) -> str:
+        """The number of this slice of the grid, or of this workgroup."""
 
     @abstractmethod
     def variable(self, number: int) -> str:
@@ -222,7 +222,7 @@ class Function(ABC):
     def _grid(self, node: Node) -> str:
         """A digit of the flat position in the grid."""
         inner = self.phase.grid[self.phase.grid.index(node) + 1 :]
-        code = " / ".join([self.group(), *(self.value(bound_of(r)) for r in inner)])
+        code = " / ".join([self.grid_step(), *(self.value(bound_of(r)) for r in inner)])
         if node is not self.phase.grid[0]:
             code = f"({code}) % {self.value(bound_of(node))}"
         return self.let(node.dtype, code)

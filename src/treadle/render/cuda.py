@@ -58,7 +58,7 @@ from .wgmma import moved_registers
 
 __all__ = ["CUDARenderer"]
 
-_WORK_ITEMS = {"item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
+_WORK_ITEMS = {"work_item": "threadIdx.x", "lane": f"threadIdx.x % {WARP}"}
 _TO_INTEGER = {
     ("float32", "int32"): "__float2int_rz", ("float32", "int64"): "__float2ll_rz",
     ("float64", "int32"): "__double2int_rz", ("float64", "int64"): "__double2ll_rz",
@@ -166,7 +166,7 @@ class _CUDAFunction(WithWarps):
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
 
-    def group(self) -> str:
+    def grid_step(self) -> str:
         return "blockIdx.x"
 
     def variable(self, number: int) -> str:

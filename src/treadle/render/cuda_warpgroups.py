@@ -1,7 +1,7 @@
 """CUDA C for units of warpgroups: their products, and the producer that feeds them.
 
-A producer's program stands before that of the items, in an `if` that one item of one more warpgroup
-enters and that the whole warpgroup returns from.
+A producer's program stands before that of the work items, in an `if` that one work item of one more
+warpgroup enters and that the whole warpgroup returns from.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ class WithWarpgroups(Function):
         return super().text()
 
     def begin(self) -> None:
-        """Set up what a producer and the items meet at, and print its program."""
-        producer, items = self.phase.producer, self.phase.items
+        """Set up what a producer and the work items meet at, and print its program."""
+        producer, work_items = self.phase.producer, self.phase.work_items
         if producer is None:
             return
         self.helpers |= {"init_mbarrier", "shared_address", "tensor_map"}
@@ -49,10 +49,10 @@ class WithWarpgroups(Function):
         self.close()
         self.line("__syncthreads();")
         moved = moved_registers(self.phase)
-        self.open(f"if (threadIdx.x >= {items})")
+        self.open(f"if (threadIdx.x >= {work_items})")
         if moved is not None:
             self.line(f'asm volatile("{keep(moved[0], "dec")}");')
-        self.open(f"if (threadIdx.x == {items})")
+        self.open(f"if (threadIdx.x == {work_items})")
         for node in producer.src:
             self.node(node)
         self.close()

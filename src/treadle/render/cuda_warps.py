@@ -1,4 +1,4 @@
-"""CUDA C for what the items of a warp or a group do together.
+"""CUDA C for what the work items of a warp or a workgroup do together.
 
 Barriers, values that lanes exchange, fragments and products of matrix units, and asynchronous
 copies into shared memory.
@@ -22,7 +22,7 @@ _FULL = f"{WHOLE_WARP:#x}u"
 
 
 class WithWarps(WithWarpgroups):
-    """A phase whose items work together."""
+    """A phase whose work items work together."""
 
     def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
         super().__init__(name, phase, variables)

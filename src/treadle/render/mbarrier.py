@@ -35,7 +35,7 @@ def expect(sign: str) -> str:
 
 
 def arrive(sign: str, percent: str) -> str:
-    """The first item of each subgroup arrives at mbarrier 0, unless 1 is 0."""
+    """The first work item of each subgroup arrives at mbarrier 0, unless 1 is 0."""
     return (
         "{ .reg .pred first; .reg .b32 lane; "
         f"mov.u32 lane, {percent}laneid; setp.eq.u32 first, lane, 0; "

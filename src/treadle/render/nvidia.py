@@ -102,8 +102,8 @@ def added_products(program: Node) -> frozenset[Node]:
 def mma_text(name: str, sign: str, added: int | None = None) -> str:
     """The instruction for MMAs of a kind of numbers, with its operands' numbers behind `sign`.
 
-    They are the sums, an item's words of x and of y, and from `added` on, what is added: the sums
-    if that is None.
+    They are the sums, a work item's words of x and of y, and from `added` on, what is added: the
+    sums if that is None.
     """
     x, y, out = MMA[name].held
     numbers = itertools.count()

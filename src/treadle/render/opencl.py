@@ -37,7 +37,7 @@ from .opencl_textures import CHANNEL, WithTextures, image_of
 
 __all__ = ["OpenCLRenderer"]
 
-_WORK_ITEMS = {"item": "get_local_id(0)", "lane": "get_sub_group_local_id()"}
+_WORK_ITEMS = {"work_item": "get_local_id(0)", "lane": "get_sub_group_local_id()"}
 _COMBINED = {Op.ADD: "add", Op.MAX: "max", Op.MIN: "min"}
 _ANY_OR_ALL = {Op.ADD: "any", Op.MAX: "any", Op.MUL: "all", Op.MIN: "all"}
 _EXTENSIONS = {"float16": "cl_khr_fp16", "float64": "cl_khr_fp64"}
@@ -111,7 +111,7 @@ class _OpenCLFunction(WithTextures):
     def header(self) -> list[str]:
         arguments = [self._argument(param) for param, _ in self.phase.params]
         arguments += [f"const int {name}" for name in self._variable_names()]
-        attributes = [f"reqd_work_group_size({self.phase.items}, 1, 1)"]
+        attributes = [f"reqd_work_group_size({self.phase.work_items}, 1, 1)"]
         if self.subgroup:
             attributes.append(f"intel_reqd_sub_group_size({self.subgroup})")
         return [
@@ -166,7 +166,7 @@ class _OpenCLFunction(WithTextures):
         kind = self.type(dtype)
         return f"for ({kind} {name} = 0; {name} < {count}; {name}++)"
 
-    def group(self) -> str:
+    def grid_step(self) -> str:
         return "get_group_id(0)"
 
     def variable(self, number: int) -> str:

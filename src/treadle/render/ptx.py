@@ -3,7 +3,7 @@
 Each phase becomes `ptx_kernel void name(T *arg0, ..., i32 n0, ...)` with one argument for each
 piece of memory that it uses, in the order of the slots, then one for each launch-time integer, as
 in render/cuda.py. A slice of the grid is a block. Arguments are in global memory (address space
-1), what items share is a global of the module in shared memory (3).
+1), what work items share is a global of the module in shared memory (3).
 
 Memory of somebody else's may begin anywhere, and a vector at an address that is no multiple of its
 size is a fault: a kernel looks at its arguments once, and accesses them element by element where
@@ -184,10 +184,10 @@ class _PTXFunction(WithWarps):
         return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
 
     def _work_item(self, node: Node) -> str:
-        item = self._special("tid.x", self.phase.launched)
+        work_item = self._special("tid.x", self.phase.launched)
         if node.arg.name == "lane":
-            item = self.emit(f"and i32 {item}, {WARP - 1}")
-        return self._as(node.dtype, item)
+            work_item = self.emit(f"and i32 {work_item}, {WARP - 1}")
+        return self._as(node.dtype, work_item)
 
     def _update(self, node: Node) -> None:
         update = Update.of(node)
@@ -385,7 +385,7 @@ def _is_argument(memory: Node) -> bool:
 
 
 def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:
-    """What LLVM is told of kernels: how many items and groups run, and what nobody changes."""
+    """What LLVM is told of kernels: how many work items and workgroups run, what nobody changes."""
     notes: list[str] = []
     lists = [function for function in functions if function.boxes]
     for function in functions:

@@ -1,7 +1,7 @@
 """LLVM IR for units of warpgroups: inline assembly, since LLVM has no intrinsics for most of it.
 
-A producer's program stands before that of the items, behind a branch that one item of one more
-warpgroup takes and that the whole warpgroup returns from.
+A producer's program stands before that of the work items, behind a branch that one work item of one
+more warpgroup takes and that the whole warpgroup returns from.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ class WithWarpgroups(LLVMFunction):
         return super().text()
 
     def begin(self) -> None:
-        """Set up what a producer and the items meet at, and print its program."""
+        """Set up what a producer and the work items meet at, and print its program."""
         producer = self.phase.producer
         if producer is None:
             return
-        item = self._special("tid.x", self.phase.launched)
-        done = self.open_if(self.emit(f"icmp eq i32 {item}, 0"))
+        work_item = self._special("tid.x", self.phase.launched)
+        done = self.open_if(self.emit(f"icmp eq i32 {work_item}, 0"))
         for barriers in mbarrier.mbarriers_of(self.phase.code):
             for number, arrivals in enumerate(barriers.arg.arrivals):
                 at = self._shared_word(barriers, Node.const(dtypes.int32, number))
@@ -71,10 +71,10 @@ class WithWarpgroups(LLVMFunction):
         self.close_if(done)
         self._barrier(producer)
         moved = moved_registers(self.phase)
-        consumers = self.open_if(self.emit(f"icmp uge i32 {item}, {self.phase.items}"))
+        consumers = self.open_if(self.emit(f"icmp uge i32 {work_item}, {self.phase.work_items}"))
         if moved is not None:
             self.asm(keep(moved[0], "dec"))
-        done = self.open_if(self.emit(f"icmp eq i32 {item}, {self.phase.items}"))
+        done = self.open_if(self.emit(f"icmp eq i32 {work_item}, {self.phase.work_items}"))
         for node in producer.src:
             self.node(node)
         self.close_if(done)

@@ -1,4 +1,4 @@
-"""LLVM IR for what the items of a warp or a group do together on NVIDIA GPUs.
+"""LLVM IR for what the work items of a warp or a workgroup do together on NVIDIA GPUs.
 
 Barriers, values that lanes exchange, fragments and products of matrix units, and asynchronous
 copies into shared memory.
@@ -31,7 +31,7 @@ __all__ = ["WithWarps"]
 
 
 class WithWarps(WithWarpgroups):
-    """A phase whose items work together."""
+    """A phase whose work items work together."""
 
     def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
         super().__init__(name, phase, variables, contract)

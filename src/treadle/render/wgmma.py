@@ -29,7 +29,7 @@ __all__ = [
     "is_left", "keep", "moved_registers", "product_name", "reads_shared", "sources", "words_of_x",
 ]  # fmt: skip
 
-# Orders what items have stored to shared memory with what units of warpgroups read from there.
+# Orders what work items have stored to shared memory with what units of warpgroups read from there.
 FENCE = "fence.proxy.async.shared::cta;"
 DONE = "wgmma.wait_group.sync.aligned 0;"
 UNIT = 16  # bytes in which descriptors count
@@ -39,7 +39,7 @@ MANY_SUMS, MOVED = 128, (40, 232)
 
 
 def words_of_x(node: Node) -> int:
-    """How many an item holds for each instruction, if they are not in shared memory."""
+    """How many a work item holds for each instruction, if they are not in shared memory."""
     unit = WGMMA[node.arg.kind]
     assert unit.x is not None
     return unit.x.words(unit.dtype.itemsize).count
@@ -64,17 +64,17 @@ def descriptor_fields(layout: MatrixLayout) -> int:
 
 
 def moved_registers(phase: Phase) -> tuple[int, int] | None:
-    """The registers that each item of a producer keeps, and that each other one has then.
+    """The registers that each work item of a producer keeps, and that each other one has then.
 
     None where all have enough. A multiprocessor has 64 Ki registers, so a launch of two warpgroups
-    and a producer gives each item 168: 128 sums leave too few for what else is in flight.
+    and a producer gives each work item 168: 128 sums leave too few for what else is in flight.
     """
     sums = max((n.dtype.count for n in phase.program.src if n.op is Op.WGMMA), default=0)
     return MOVED if phase.producer is not None and sums >= MANY_SUMS else None
 
 
 def keep(count: int, way: str) -> str:
-    """All items of a warpgroup have so many registers from now on: more, or fewer than before."""
+    """Work items of a warpgroup have so many registers from now on: more, or fewer than before."""
     return f"setmaxnreg.{way}.sync.aligned.u32 {count};"
 
 
@@ -89,7 +89,7 @@ def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node,
 def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
     """The places of the words for either half of the turns, and the first turn of it.
 
-    While units work on one half, items read the words of the other: units do not copy them.
+    While units work on one half, work items read the words of the other: units do not copy them.
     """
     (_, *places), turns = sources(node)[0], node.arg.turns
     each = len(places) // 2

@@ -34,9 +34,9 @@ from .wgsl_memory import WORD_BITS, WGSLMemory, is_pair
 __all__ = ["WGSLRenderer"]
 
 _LANES = "xyzw"
-# Items of a subgroup are counted: there may be fewer than its size says.
+# Work items of a subgroup are counted: there may be fewer than its size says.
 _WORK_ITEMS = {
-    "item": "i32(item_id)",
+    "work_item": "i32(work_item)",
     "lane": "i32(subgroupExclusiveAdd(1u))",
     "lanes": "i32(subgroupAdd(1u))",
 }
@@ -119,17 +119,17 @@ class _WGSLFunction(WGSLMemory):
             )
 
     def header(self) -> list[str]:
-        groups = loop_size(*self.phase.grid)
+        workgroups = loop_size(*self.phase.grid)
         arguments = (
-            "@builtin(workgroup_id) group_id: vec3<u32>",
-            "@builtin(num_workgroups) group_counts: vec3<u32>",
-            "@builtin(local_invocation_index) item_id: u32",
+            "@builtin(workgroup_id) workgroup_id: vec3<u32>",
+            "@builtin(num_workgroups) workgroup_counts: vec3<u32>",
+            "@builtin(local_invocation_index) work_item: u32",
         )
         return [
-            f"@compute @workgroup_size({self.phase.items})",
+            f"@compute @workgroup_size({self.phase.work_items})",
             f"fn {self.name}({', '.join(arguments)}) {{",
-            "  let group = i32(group_id.x + group_id.y * group_counts.x);",
-            f"  if (group >= {groups}i) {{ return; }}",
+            "  let grid_step = i32(workgroup_id.x + workgroup_id.y * workgroup_counts.x);",
+            f"  if (grid_step >= {workgroups}i) {{ return; }}",
         ]
 
     # -- types ----------------------------------------------------------------------------------
@@ -176,14 +176,14 @@ class _WGSLFunction(WGSLMemory):
     def loop(self, name: str, dtype: DType, count: str) -> str:
         return f"for (var {name}: {self.type(dtype)} = 0; {name} < {count}; {name}++)"
 
-    def group(self) -> str:
-        return "group"
+    def grid_step(self) -> str:
+        return "grid_step"
 
     def variable(self, number: int) -> str:
         return f"{self.prefix}vars[{number // 4}].{_LANES[number % 4]}"
 
     def _work_item(self, node: Node) -> str:
-        self.uses_subgroups |= node.arg.name != "item"
+        self.uses_subgroups |= node.arg.name != "work_item"
         return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
 
     def _subgroup(self, node: Node) -> str:

@@ -61,18 +61,19 @@ class Boxes:
 
 @dataclass(frozen=True)
 class Entry:
-    """One phase of a kernel: the function `symbol` over `grid` slices or work-groups.
+    """One phase of a kernel: the function `symbol` over `grid` slices or workgroups.
 
-    `items` is the size of a work-group (1 where workers take slices of the grid), `slots` are the
-    memory arguments that the function has, in order, `variables` the positions in Launch.vars of
-    the integers it takes after them, `boxes` the tensors that it takes maps of after those, `work`
-    a rough count of operations of the whole phase. A launch asks for `shared` bytes of memory that
-    the items of a group share. Arguments of the numbers `aligned` begin at multiples of 16 bytes.
+    `work_items` is the size of a workgroup (1 where workers take slices of the grid), `slots` are
+    the memory arguments that the function has, in order, `variables` the positions in Launch.vars
+    of the integers it takes after them, `boxes` the tensors that it takes maps of after those,
+    `work` a rough count of operations of the whole phase. A launch asks for `shared` bytes of
+    memory that the work items of a workgroup share. Arguments of the numbers `aligned` begin at
+    multiples of 16 bytes.
     """
 
     symbol: str
     grid: int
-    items: int = 1
+    work_items: int = 1
     slots: tuple[Slot, ...] = ()
     variables: tuple[int, ...] = ()
     work: int = 0

@@ -63,7 +63,7 @@ class Draft:
 
     @cached_property
     def built(self) -> dict[Node, tuple[Kernel, frozenset[Node]]]:
-        """By the root of each group, its kernel, and the stored values that it reads."""
+        """By the root of each fusion group, its kernel, and the stored values that it reads."""
         groups = self.plan.kernels
         return {g.root: build_kernel(self.plan, tuple(g.places), self.device) for g in groups}
 

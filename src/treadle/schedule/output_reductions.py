@@ -44,7 +44,7 @@ MAX_BUFFERS = 12  # streams of memory that a processor follows at once
 
 
 def join_output_reductions(kernels: Sequence[Kernel], target: Target | None) -> list[Kernel]:
-    """`kernels`, in order, with reductions in kernels of outputs. Groups of items do without."""
+    """`kernels`, in order, with reductions in kernels of outputs. Workgroups do without."""
     if target is None or target.workgroup is not None:
         return list(kernels)
     return _Joiner(kernels, CACHES * target.l2).joined()

@@ -70,7 +70,7 @@ REVISIONS = (
     Revision(join_kernels),
     # Then kernels are built, and must bind no more buffers than the device can.
     Revision(bind_fewer_buffers),
-    # Groups of work items know few of the kernels that keep rows.
+    # Workgroups know few of the kernels that keep rows.
     Revision(keep_what_runs),
     # Layouts follow from the loops of the kernels.
     Revision(store_in_layouts, once=True),

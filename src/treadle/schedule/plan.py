@@ -62,7 +62,7 @@ class Kept(Home):
 
 @dataclass(eq=False)
 class Group(Home):
-    """A kernel in the making: it stores `root` over `ranges`.
+    """A fusion group, which is a kernel in the making: it stores `root` over `ranges`.
 
     `places` says for each root, the first and others that it stores as well, at which index.
     """
@@ -88,9 +88,9 @@ class Group(Home):
 
 @dataclass(eq=False)
 class Plan:
-    """The outcome: what was decided about each node, and the kernels' groups by root.
+    """The outcome: what was decided about each node, and the fusion groups by root.
 
-    `kept` are the values that groups keep row by row, `rows` everything that they compute along
+    `kept` are the values that these keep row by row, `rows` everything that they compute along
     such a row; `joined` roots are stored by the group of another root. `above` says which roots are
     computed from a node, as bits.
     """

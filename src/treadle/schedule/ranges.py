@@ -1,4 +1,4 @@
-"""Tensor graphs as loops: each group of a Plan becomes one kernel AST over RANGEs.
+"""Tensor graphs as loops: each fusion group of a Plan becomes one kernel AST over RANGEs.
 
     relu(a + b) over (4, 8)
       ->  END(STORE(p0, r0*8 + r1, max(LOAD(p1, ..) + LOAD(p2, ..), 0)), r0, r1)

@@ -2,8 +2,8 @@
 
     cumsum of 70000   ->  the cumsum of each of 137 blocks of 512, plus that of the blocks' totals
 
-A scan takes one item a step for each element of its axis. In blocks it is two scans of about the
-square root of that many steps, of all blocks at once.
+A scan takes one work item a step for each element of its axis. In blocks it is two scans of about
+the square root of that many steps, of all blocks at once.
 """
 
 from __future__ import annotations

@@ -31,8 +31,11 @@ __all__ = ["expand_sorts"]
 SHORT = 128  # lines up to so many elements are sorted by counting
 DIGIT, LONG_DIGIT = 8, 11  # bits that one pass sorts by, and for blocks of more elements than bins
 LINES = 16  # so many lines or blocks keep the workers of a processor busy
-BLOCK, ITEM_BLOCK = 1 << 13, 1 << 10  # least elements of a block, for workers and for work items
-ITEMS = 1 << 10
+BLOCK, WORK_ITEM_BLOCK = (
+    1 << 13,
+    1 << 10,
+)  # least elements of a block, for workers and for work items
+WORK_ITEMS = 1 << 10
 MAX_KEY_OPS = 60  # keys that are longer expressions are computed once
 
 
@@ -41,11 +44,13 @@ def expand_sorts(outputs: Sequence[Node], target: Target | None) -> list[Node]:
     sink = Node.sink(outputs)
     if not any(node.op is Op.SORT for node in sink.toposort()):
         return list(outputs)
-    grouped = target is not None and target.workgroup is not None
-    return list(rewrite_with(sink, lambda n: _order(n, grouped) if n.op is Op.SORT else None).src)
+    has_workgroups = target is not None and target.workgroup is not None
+    return list(
+        rewrite_with(sink, lambda n: _order(n, has_workgroups) if n.op is Op.SORT else None).src
+    )
 
 
-def _order(node: Node, grouped: bool) -> Node:
+def _order(node: Node, has_workgroups: bool) -> Node:
     (keys,), axis, count = node.src, node.arg.axis, node.arg.count
     last = len(keys.shape) - 1
     turned = (*(at for at in range(last + 1) if at != axis), axis)
@@ -56,7 +61,7 @@ def _order(node: Node, grouped: bool) -> Node:
     if len(keys.toposort(lambda n: n.op in ALU)) > MAX_KEY_OPS:
         keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))
     keys = _on_leaves(keys, lambda leaf: reshaped(_permuted(leaf, turned), (lines, size)))
-    order = reshaped(_first(keys, count, grouped), (*others, count))
+    order = reshaped(_first(keys, count, has_workgroups), (*others, count))
     return _permuted(order, tuple(turned.index(at) for at in range(last + 1)))
 
 
@@ -97,18 +102,18 @@ def _on_leaves(node: Node, change: Callable[[Node], Node]) -> Node:
 # -- the algorithms, for keys of (lines, size) ----------------------------------------------------
 
 
-def _first(keys: Node, count: int, grouped: bool) -> Node:
+def _first(keys: Node, count: int, has_workgroups: bool) -> Node:
     """The int32 places of the first `count` of each line in order."""
     size = keys.shape[1]
     if size <= SHORT:
         return cut(_by_rank(keys), 1, (0, count))
     groups = max(SHORT, 4 * count)
     if 2 * groups > size:
-        return cut(_by_digits(keys, grouped), 1, (0, count))
-    return _of_groups(keys, count, groups, grouped)
+        return cut(_by_digits(keys, has_workgroups), 1, (0, count))
+    return _of_groups(keys, count, groups, has_workgroups)
 
 
-def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
+def _of_groups(keys: Node, count: int, groups: int, has_workgroups: bool) -> Node:
     """Neighbours as about `groups` groups: only the `count` with the least elements are needed.
 
     These are taken in the order of their places, so that equal elements stay in order.
@@ -122,8 +127,8 @@ def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
     places = _numbers(shape, 1, dtypes.int32) * width + _numbers(shape, 2, dtypes.int32)
     whole = (places < size).where(keys, keys.dtype.max) if rest else keys
     least = Node(Op.REDUCE, keys.dtype, (whole,), ReduceArg(Op.MIN, (2,)))
-    best = _first(reshaped(least, (lines, groups)), count, grouped)
-    best = _taken(best, _first(best.cast(dtypes.uint32), count, grouped))
+    best = _first(reshaped(least, (lines, groups)), count, has_workgroups)
+    best = _taken(best, _first(best.cast(dtypes.uint32), count, has_workgroups))
     shape = (lines, count, width)
     chosen = expanded(reshaped(best, (lines, count, 1)), shape)
     taken = _on_leaves(keys, lambda leaf: _taken(leaf, chosen))
@@ -131,7 +136,7 @@ def _of_groups(keys: Node, count: int, groups: int, grouped: bool) -> Node:
         places = chosen * width + _numbers(shape, 2, dtypes.int32)
         taken = (places < size).where(taken, keys.dtype.max)
     taken = _on_leaves(taken, lambda leaf: reshaped(leaf, (lines, count * width)))
-    found = _first(taken, count, grouped)
+    found = _first(taken, count, has_workgroups)
     return _taken(best, found >> (width.bit_length() - 1)) * width + (found & (width - 1))
 
 
@@ -151,11 +156,11 @@ def _by_rank(keys: Node) -> Node:
     return Node(Op.SCATTER, dtypes.int32, sources, ScatterArg(1, None, along=True))
 
 
-def _by_digits(keys: Node, grouped: bool) -> Node:
+def _by_digits(keys: Node, has_workgroups: bool) -> Node:
     """The order of long lines, in padded blocks; the padding comes last."""
     lines, size = keys.shape
     take("radix_sort")
-    blocks = _blocks(lines, size, grouped)
+    blocks = _blocks(lines, size, has_workgroups)
     whole = blocks * -(-size // blocks)
     if whole > size:
         inside = _numbers((lines, whole), 1, dtypes.int32) < size
@@ -170,9 +175,9 @@ def _by_digits(keys: Node, grouped: bool) -> Node:
     return cut(places, 1, (0, size))
 
 
-def _blocks(lines: int, size: int, grouped: bool) -> int:
+def _blocks(lines: int, size: int, has_workgroups: bool) -> int:
     """How many blocks each line is cut into."""
-    wanted, least = (ITEMS, ITEM_BLOCK) if grouped else (LINES, BLOCK)
+    wanted, least = (WORK_ITEMS, WORK_ITEM_BLOCK) if has_workgroups else (LINES, BLOCK)
     return max(1, min(-(-wanted // lines), size // least))
 
 

@@ -4,7 +4,7 @@ from treadle.target.amd_units import CDNA3, RDNA3, RDNA4
 from treadle.target.apple_units import SIMDGROUP
 from treadle.target.arch import X86_CPUS, cpu_names
 from treadle.target.data import Target, Workgroup
-from treadle.target.fma_units import FEW_REGISTERS, item_unit, vector_unit
+from treadle.target.fma_units import FEW_REGISTERS, vector_unit, work_item_unit
 from treadle.target.host import available_cores, host_target
 from treadle.target.matrix import (
     Digit,
@@ -33,6 +33,6 @@ __all__ = [
     "CDNA3", "FEW_REGISTERS", "LDMATRIX", "LINE_PADDING", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3",
     "RDNA4", "RESERVED", "SIMDGROUP", "TARGET_NAMES", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "Digit",
     "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target", "Tiling",
-    "Workgroup", "available_cores", "cpu_names", "fragment", "host_target", "item_unit",
-    "mma_fragments", "nvidia_target", "parse_target", "vector_unit",
+    "Workgroup", "available_cores", "cpu_names", "fragment", "host_target", "mma_fragments",
+    "nvidia_target", "parse_target", "vector_unit", "work_item_unit",
 ]  # fmt: skip

@@ -24,19 +24,20 @@ __all__ = ["Target", "Workgroup"]
 class Workgroup:
     """How a processor that runs workgroups likes them.
 
-    `items` is the size of group to aim at, `most_items` the largest one allowed, `shared_bytes` the
-    most memory that the items of one group share. Of that a kernel declares `declared_bytes` at
-    most, and asks at its launch if it needs more (None: it declares all). `subgroup` holds the
-    least and the most items that run in step and combine values without memory (warps, waves, SIMD
-    groups); None where the language offers no such operations. In a matmul an item computes at most
-    `tile` rows by `tile` columns, of which `together` are neighbours: so many shared elements are
-    one load. Smaller tiles follow until there are `busy` groups, which is what keeps all of the
-    processor at work. If `each` is set an item computes so many rows and columns. Slices of the sum
-    have at most `depth` steps. `copies_ahead`: items copy into shared memory asynchronously.
+    `work_items` is the size of workgroup to aim at, `most_work_items` the largest one allowed,
+    `shared_bytes` the most memory that the work items of one workgroup share. Of that a kernel
+    declares `declared_bytes` at most, and asks at its launch if it needs more (None: it declares
+    all). `subgroup` holds the least and the most work items that run in step and combine values
+    without memory (warps, waves, SIMD groups); None where the language offers no such operations.
+    In a matmul a work item computes at most `tile` rows by `tile` columns, of which `together` are
+    neighbours: so many shared elements are one load. Smaller tiles follow until there are `busy`
+    workgroups, which is what keeps all of the processor at work. If `each` is set a work item
+    computes so many rows and columns. Slices of the sum have at most `depth` steps. `copies_ahead`:
+    work items copy into shared memory asynchronously.
     """
 
-    items: int = 128
-    most_items: int = 256
+    work_items: int = 128
+    most_work_items: int = 256
     shared_bytes: int = 16 << 10
     subgroup: tuple[int, int] | None = None
     tile: int = 4
@@ -64,16 +65,15 @@ class Target:
     bytes it can see of one at a time, `index_bits` the widest integer for addresses,
     `short_indices` whether 32 bits are quicker where they suffice, `max_lanes` the most lanes that
     its language gives a vector, `max_image` the height and width of the largest texture (None:
-    there are none), `max_steps` how many steps all loops of one item may take in all (None: any
-    number): a driver may end them there without a word. Without `strict_floats` the target's
+    there are none), `max_steps` how many steps all loops of one work item may take in all (None:
+    any number): a driver may end them there without a word. Without `strict_floats` the target's
     compiler takes floats for real numbers where that saves it work. `emulates_float64` says that
     float64, which is not among `dtypes`, is computed in integers, one number at a time.
     `chooses_addresses`: one address may be memory of a kernel's arguments or constants, as it turns
-    out.
-    `matrix_units` are what multiplies small matrices, for each dtype at most one, `warpgroup_units`
-    those that take both from shared memory, for four subgroups at a time. `rounding_units` and
-    `rounding_warpgroup_units` likewise round the factors, which is not done unless the user allows
-    it.
+    out. `matrix_units` are what multiplies small matrices, for each dtype at most one,
+    `warpgroup_units` those that take both from shared memory, for four subgroups at a time.
+    `rounding_units` and `rounding_warpgroup_units` likewise round the factors, which is not done
+    unless the user allows it.
     """
 
     name: str

@@ -1,7 +1,7 @@
 """What every processor multiplies with: one multiply-add, of a vector or by a work item.
 
     vector_unit(parse_target("x86-64-v3"), dtypes.float32).columns    ->  8
-    item_unit(parse_target("sm_75").workgroup, dtypes.float32).columns   ->  1
+    work_item_unit(parse_target("sm_75").workgroup, dtypes.float32).columns   ->  1
 
 It is a unit like any other: one row by the columns of a vector, in one step.
 """
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from treadle.dtype import DType
     from treadle.target.data import Target, Workgroup
 
-__all__ = ["FEW_REGISTERS", "item_unit", "vector_unit"]
+__all__ = ["FEW_REGISTERS", "vector_unit", "work_item_unit"]
 
 Pair = tuple[int, int]
 
@@ -25,8 +25,8 @@ MOST_ROWS, MOST_VECTORS = 16, 4
 FEW_REGISTERS = 4  # that hold no sums
 ONE = (1, 1)
 
-SMALL = 4  # rows, and columns, of an item that are no more divided to make groups
-MOST_ITEMS = 256
+SMALL = 4  # rows, and columns, of a work item that are no more divided to make workgroups
+MOST_WORK_ITEMS = 256
 MOST_BUFFERS = 3
 
 
@@ -47,17 +47,18 @@ def _of_vectors(dtype: DType, lanes: int, registers: int, each: Pair | None) -> 
     return _unit(dtype, lanes, Tiling(levels, "loads", tuple(range(1, MOST_ROWS + 1))))
 
 
-def item_unit(group: Workgroup, dtype: DType) -> MatrixUnit:
-    """The items of a workgroup."""
-    items = min(group.items, MOST_ITEMS)
-    wide = 1 << items.bit_length() // 2
+def work_item_unit(workgroup: Workgroup, dtype: DType) -> MatrixUnit:
+    """The work items of a workgroup."""
+    work_items = min(workgroup.work_items, MOST_WORK_ITEMS)
+    wide = 1 << work_items.bit_length() // 2
     # Sixteen results of eight bytes take as many registers as thirty-two of four.
-    most = min(group.tile, max(SMALL, group.tile * 4 // dtype.itemsize))
-    several = [group.each] if group.each else _halved(most)
+    most = min(workgroup.tile, max(SMALL, workgroup.tile * 4 // dtype.itemsize))
+    several = [workgroup.each] if workgroup.each else _halved(most)
     tiling = Tiling(
-        tuple(Levels(ONE, one, (items // wide, wide)) for one in several), "groups",
-        counts=() if group.each else _powers(most), fills=True, turns=_powers(group.depth),
-        padding=group.together * dtype.itemsize, buffers=MOST_BUFFERS if group.copies_ahead else 1,
+        tuple(Levels(ONE, one, (work_items // wide, wide)) for one in several), "workgroups",
+        counts=() if workgroup.each else _powers(most), fills=True, turns=_powers(workgroup.depth),
+        padding=workgroup.together * dtype.itemsize,
+        buffers=MOST_BUFFERS if workgroup.copies_ahead else 1,
     )  # fmt: skip
     return _unit(dtype, 1, tiling)
 

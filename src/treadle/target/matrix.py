@@ -241,18 +241,18 @@ class Tiling:
 
     Slices have as many steps of the unit as one of `turns` says, and `padding` bytes behind each
     line; without any nothing is cut into slices. At most `buffers` of them are in memory, so that
-    it is enough for so many `groups` at a time, each with what is `reserved` besides.
+    it is enough for so many `workgroups` at a time, each with what is `reserved` besides.
     """
 
     levels: tuple[Levels, ...]
-    cost: Literal["groups", "time", "loads"] = "groups"
+    cost: Literal["workgroups", "time", "loads"] = "workgroups"
     counts: tuple[int, ...] = ()
     fills: bool = False
     least: int = 1
     turns: tuple[int, ...] = ()
     padding: int = 0
     buffers: int = 1
-    groups: int = 2
+    workgroups: int = 2
     reserved: int = 0
 
 

@@ -1,6 +1,6 @@
 """An NVIDIA architecture becomes a `Target`, from a table of what each of them has.
 
-    nvidia_target("sm_90a").workgroup     ->  Workgroup(items=256, subgroup=(32, 32), ...)
+    nvidia_target("sm_90a").workgroup     ->  Workgroup(work_items=256, subgroup=(32, 32), ...)
 
 Sizes are those of "Technical Specifications per Compute Capability" in NVIDIA's CUDA C++
 Programming Guide. An "a" at the end allows instructions that later architectures lack. A surprise:
@@ -23,10 +23,10 @@ TRIPLE = "nvptx64-nvidia-cuda"
 WARP = 32
 WITH_WGMMA = "sm_90a"
 DECLARED_SHARED = 48 << 10
-LOADED_AT_ONCE = 16  # bytes of the widest load and store of one thread
-REGISTERS = 255  # of 32 bits, for each thread
-ITEMS = 256
-MOST_ITEMS = 1024
+LOADED_AT_ONCE = 16  # bytes of the widest load and store of one work item
+REGISTERS = 255  # of 32 bits, for each work item
+WORK_ITEMS = 256
+MOST_WORK_ITEMS = 1024
 
 _COMMON = (
     dtypes.bool, dtypes.int8, dtypes.uint8, dtypes.int16, dtypes.uint16, dtypes.int32,
@@ -94,8 +94,8 @@ def nvidia_target(arch: str) -> Target:
         l1=found.l1,
         cores=found.multiprocessors,
         workgroup=Workgroup(
-            items=ITEMS,
-            most_items=MOST_ITEMS,
+            work_items=WORK_ITEMS,
+            most_work_items=MOST_WORK_ITEMS,
             shared_bytes=found.shared,
             declared_bytes=DECLARED_SHARED,
             copies_ahead=bool(kinds),

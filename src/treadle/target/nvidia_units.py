@@ -46,7 +46,7 @@ _KINDS = {
 
 _MMA_TILES = Tiling(
     tuple(Levels((16, 8), each, (2, 4)) for each in ((4, 4), (2, 4), (1, 4), (1, 2), (1, 1))),
-    "groups", (1, 2, 4), least=16, turns=(1, 2), buffers=4, reserved=RESERVED,
+    "workgroups", (1, 2, 4), least=16, turns=(1, 2), buffers=4, reserved=RESERVED,
 )  # fmt: skip
 # Speeds are estimated from what tiles read: docs/design/nvidia.md. Of four slices one is
 # multiplied, three are on their way.
@@ -56,7 +56,7 @@ _WGMMA_TILES = Tiling(
         for warpgroups, columns, speed in
         ((2, 256, 1.0), (2, 128, 0.9), (2, 64, 0.6), (1, 128, 0.6), (1, 64, 0.4))
     ),
-    "time", least=64, turns=(WGMMA_ROWS.row // BYTES,), buffers=4, groups=1, reserved=RESERVED,
+    "time", least=64, turns=(WGMMA_ROWS.row // BYTES,), buffers=4, workgroups=1, reserved=RESERVED,
 )  # fmt: skip
 
 

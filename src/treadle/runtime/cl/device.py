@@ -1,7 +1,7 @@
 """An OpenCL device: one in-order queue, programs from binaries, launches that are only enqueued.
 
     device = CLDevice("CL", 0)
-    library = device.load(device.build(source), [Entry("f", grid=8, items=64, slots=(...))])
+    library = device.load(device.build(source), [Entry("f", grid=8, work_items=64, slots=(...))])
     device.run([Launch(library.phases, [buffer.argument])])
 
 One surprise: `run` returns before the work is done; `read`, `write` and `synchronize` wait.
@@ -42,8 +42,8 @@ class _Phase(NamedTuple):
 
     @property
     def sizes(self) -> tuple[tuple[int], tuple[int]]:
-        """All work items, and those of one group."""
-        return (self.entry.grid * self.entry.items,), (self.entry.items,)
+        """All work items, and those of one workgroup."""
+        return (self.entry.grid * self.entry.work_items,), (self.entry.work_items,)
 
 
 class _Library:
@@ -231,8 +231,8 @@ class CLCallList:
         device.presence.check()
         enqueue, queue = device.driver.enqueue_nd_range_kernel, device.queue
         with translated("launch a kernel", device.presence), self._lock:
-            for kernel, total, group in self._flat:
-                enqueue(queue, kernel, total, group)
+            for kernel, total, workgroup in self._flat:
+                enqueue(queue, kernel, total, workgroup)
             queue.flush()
 
     def run_timed(self) -> list[tuple[int, int]]:

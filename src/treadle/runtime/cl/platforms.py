@@ -42,7 +42,7 @@ class Facts:
     """One OpenCL device. `handle` is pyopencl's; sizes are in bytes.
 
     `is_software`: a processor, not a GPU. `shares_memory`: the host sees its memory in place.
-    `has_subgroups`: kernels may say how many items form one.
+    `has_subgroups`: kernels may say how many work items form one.
     """
 
     handle: cl.Device
@@ -57,7 +57,7 @@ class Facts:
     has_subgroups: bool
     max_image: tuple[int, int] | None
     local_bytes: int
-    max_items: int
+    max_work_items: int
     max_alloc: int
     units: int
 
@@ -130,7 +130,7 @@ def _facts(binding: ModuleType, platform: cl.Platform, handle: cl.Device) -> Fac
         has_subgroups=_SUBGROUPS <= extensions,
         max_image=_largest_image(handle),
         local_bytes=handle.local_mem_size,
-        max_items=handle.max_work_group_size,
+        max_work_items=handle.max_work_group_size,
         max_alloc=handle.max_mem_alloc_size,
         units=handle.max_compute_units,
     )
@@ -189,10 +189,10 @@ def target_of(facts: Facts, arch: str | None) -> Target:
     )
     if slices:
         return common
-    items = min(256, facts.max_items)
+    work_items = min(256, facts.max_work_items)
     subgroup = (SUBGROUP, SUBGROUP) if facts.has_subgroups else None
-    group = Workgroup(items, facts.max_items, facts.local_bytes, subgroup)
-    return replace(common, vector_bytes=4 * GPU_LANES, max_lanes=GPU_LANES, workgroup=group)
+    workgroup = Workgroup(work_items, facts.max_work_items, facts.local_bytes, subgroup)
+    return replace(common, vector_bytes=4 * GPU_LANES, max_lanes=GPU_LANES, workgroup=workgroup)
 
 
 def _words_of(arch: str) -> tuple[str | None, bool]:

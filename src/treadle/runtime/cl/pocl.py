@@ -5,8 +5,9 @@
 
 The work items of a workgroup become a loop around the kernel between two barriers. By default
 PoCL has LLVM make vectors of several of its turns, and PoCL 3.0 (LLVM 14) gets that wrong with
-AVX-512: a matmul whose items share tiles in local memory leaves wrong sums. Without vectors it is
-right. treadle's kernels for processors have no such loop: one item, and vectors of their own.
+AVX-512: a matmul whose work items share tiles in local memory leaves wrong sums. Without vectors it
+is right. treadle's kernels for processors have no such loop: one work item, and vectors of their
+own.
 
 The LLVM inside of PoCL asks the processor for its name and gets "generic" where that is newer than
 itself (LLVM 14 of PoCL 3.0: a Zen 5). PoCL hands this on to its own clang, which knows no such
@@ -39,7 +40,7 @@ ADDRESSES = range(1 << 16, 1 << 47)
 
 
 def choose_method() -> None:
-    """Have PoCL make workgroups without vectors of items, but for a user who chose otherwise."""
+    """PoCL makes workgroups without vectors of work items, but for a user who chose otherwise."""
     os.environ.setdefault(METHOD, "loops")
 
 

@@ -36,7 +36,7 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
             f"{OLDEST} and newer; choose another device"
         )
     target = nvidia_target(arch or own)
-    group = target.workgroup
+    workgroup = target.workgroup
     number = target.cpu.removeprefix("sm_")
     fits = own == target.cpu if number.endswith("a") else int(number) <= int(capability)
     if not fits:
@@ -49,8 +49,8 @@ def target_of(facts: DeviceFacts, arch: str | None = None) -> Target:
         name=f"{facts.name} ({target.cpu})",
         l2=facts.l2 or target.l2,
         cores=facts.multiprocessors,
-        workgroup=group
-        and replace(group, busy=facts.multiprocessors, shared_bytes=facts.shared_optin),
+        workgroup=workgroup
+        and replace(workgroup, busy=facts.multiprocessors, shared_bytes=facts.shared_optin),
     )
 
 

@@ -40,11 +40,11 @@ class Phase(NamedTuple):
     @property
     def sizes(self) -> tuple[Dim, Dim]:
         """Blocks of the grid, threads of a block."""
-        return (self.entry.grid, 1, 1), (self.entry.items, 1, 1)
+        return (self.entry.grid, 1, 1), (self.entry.work_items, 1, 1)
 
     def describe(self, facts: DeviceFacts) -> str:
         """What the compiled code needs, and how many of its blocks run side by side."""
-        needs, threads = self.kernel.facts, self.entry.items
+        needs, threads = self.kernel.facts, self.entry.work_items
         blocks = self.kernel.blocks_per_multiprocessor(threads, self.entry.shared)
         shared = needs.shared + self.entry.shared
         spilled = f", {needs.local} bytes of local memory" if needs.local else ""

@@ -1,7 +1,7 @@
 """A CUDA device: one stream on the device's primary context, code as modules, launches in order.
 
     device = CUDADevice("CUDA", driver, 0, make_target)
-    library = device.load(b".version 7.8 ...", [Entry("f", grid=8, items=64, slots=...)])
+    library = device.load(b".version 7.8 ...", [Entry("f", grid=8, work_items=64, slots=...)])
     device.run([Launch(library.phases, [buffer.argument])])
 
 Two things surprise: `run` returns before the work is done, so that a kernel's fault shows at a

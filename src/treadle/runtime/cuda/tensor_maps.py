@@ -1,8 +1,8 @@
 """Tensor maps of a launch: descriptions of its memory that kernels hand to the copy engine.
 
 The engine takes tensors that begin at a multiple of 16 bytes, and so do asynchronous copies by
-items. Memory of somebody else's need not: what is not aligned so is copied for the launch, on its
-stream, to memory that is.
+work items. Memory of somebody else's need not: what is not aligned so is copied for the launch, on
+its stream, to memory that is.
 """
 
 from __future__ import annotations

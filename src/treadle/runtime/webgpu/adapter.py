@@ -37,7 +37,7 @@ _OF_SYSTEM = {
 _DEBIAN = "`apt-get install --no-install-recommends libvulkan1 mesa-vulkan-drivers` brings a driver"
 _LINUX = "install a Vulkan driver of your system, such as Mesa's, and Vulkan's loader"
 MAX_LANES = 4  # WGSL's widest vector
-# Mesa's llvmpipe ends all loops of an item after so many steps (LP_MAX_TGSI_LOOP_ITERATIONS).
+# Mesa's llvmpipe ends all loops of a work item after so many steps (LP_MAX_TGSI_LOOP_ITERATIONS).
 LLVMPIPE_STEPS = 65535
 
 
@@ -45,7 +45,7 @@ LLVMPIPE_STEPS = 65535
 class Facts:
     """One adapter. `limits` has the names of structures.LIMITS, sizes in bytes.
 
-    `subgroup` holds the least and the most items of a subgroup, None where there are none.
+    `subgroup` holds the least and the most work items of a subgroup, None where there are none.
     """
 
     name: str
@@ -178,7 +178,7 @@ def target_of(facts: Facts, arch: str | None = None) -> Target:
     ]  # fmt: skip
     has_half = "shader-f16" in facts.features
     limits = facts.limits
-    most = min(limits["items"], limits["items_x"])
+    most = min(limits["work_items"], limits["work_items_x"])
     subgroup = None if arch == "-subgroups" else facts.subgroup
     return Target(
         name=f"{facts.name} (WebGPU)",

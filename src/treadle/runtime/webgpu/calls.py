@@ -52,7 +52,7 @@ class Phase(NamedTuple):
     layout: Handle
     entry: Entry
     parts: list[tuple[int, int]]
-    groups: tuple[int, int]
+    workgroups: tuple[int, int]
 
 
 class _Device(Protocol):
@@ -127,7 +127,7 @@ class WebGPUCallList:
         for phase, group in zip(self._phases[call], self._bound(call), strict=True):
             dispatch("wgpuComputePassEncoderSetPipeline", work, phase.pipeline)
             dispatch("wgpuComputePassEncoderSetBindGroup", work, 0, group, 0, None)
-            dispatch("wgpuComputePassEncoderDispatchWorkgroups", work, *phase.groups, 1)
+            dispatch("wgpuComputePassEncoderDispatchWorkgroups", work, *phase.workgroups, 1)
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch; start and end of each in ns, by the device's clock if it has one."""

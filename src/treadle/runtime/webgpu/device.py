@@ -1,8 +1,8 @@
 """A WebGPU device: pipelines made once, bind groups kept, one submission for a whole replay.
 
     device = WebGPUDevice("WEBGPU")
-    library = device.load(b"@compute ... fn f() {...}", [Entry("f", grid=8, items=64, slots=...)])
-    device.run([Launch(library.phases, [buffer.argument])])
+    library = device.load(b"@compute ... fn f() {...}", [Entry("f", grid=8, work_items=64,
+    slots=...)]) device.run([Launch(library.phases, [buffer.argument])])
 
 Each entry's bindings are numbered from 0: one for each slot (several for a slot that is larger than
 a binding can be), then one uniform buffer with the launch's integers, if it takes any. Groups are
@@ -173,15 +173,15 @@ class WebGPUDevice:
             parts += [(slot.number, largest * number) for number in range(count)]
             kinds += ["write" if slot.is_written else "read"] * count
         kinds += ["uniform"] if entry.variables else []
-        most = self.facts.limits["groups_each"]
+        most = self.facts.limits["workgroups_each"]
         wide = max(1, min(entry.grid, most))
-        groups = (wide, -(-entry.grid // wide))
-        if groups[1] > most:
-            raise DeviceError(f"{self.name}: {entry.grid} work-groups are more than {most}²")
+        workgroups = (wide, -(-entry.grid // wide))
+        if workgroups[1] > most:
+            raise DeviceError(f"{self.name}: {entry.grid} workgroups are more than {most}²")
         with self.dawn.checked(self.handle, f"make the pipeline {entry.symbol}"):
             layout = self._layout(kinds)
             pipeline = self._pipeline(module, entry.symbol, layout)
-        return Phase(pipeline, layout, entry, parts, groups)
+        return Phase(pipeline, layout, entry, parts, workgroups)
 
     def _layout(self, kinds: list[str]) -> Handle:
         api = self.dawn.api

@@ -253,7 +253,14 @@ _SHARED_LIMITS = (
     "bindings", "dynamic_uniform", "dynamic_storage", "sampled", "samplers", "storage_buffers",
     "storage_textures", "uniform_buffers",
 )  # fmt: skip
-_COMPUTE_LIMITS = ("shared_bytes", "items", "items_x", "items_y", "items_z", "groups_each")
+_COMPUTE_LIMITS = (
+    "shared_bytes",
+    "work_items",
+    "work_items_x",
+    "work_items_y",
+    "work_items_z",
+    "workgroups_each",
+)
 LIMITS = ("storage_buffers", "storage_bytes", "buffer_bytes", *_COMPUTE_LIMITS)
 
 
