@@ -68,7 +68,7 @@ def test_every_schedule_of_a_space_replays_from_its_text(name):
     assert len(set(made)) == len(made)  # each is another kernel
 
 
-def test_a_space_has_other_tiles_groups_and_forms():
+def test_a_space_has_other_tiles_workgroups_and_forms():
     target = nvidia_target("sm_80")
 
     def moves(name, kind):

@@ -132,7 +132,7 @@ def test_tiles_that_a_mask_hides_are_not_gone_through():
     assert all(block in loop.src[0].toposort() for loop in loops)
 
 
-def test_no_two_items_meet_in_a_bank_of_shared_memory():
+def test_no_two_work_items_meet_in_a_bank_of_shared_memory():
     for width in (16, 32, 64, 80, 128):
         (kernel,) = kernels(
             heads(256, width)[0].scaled_dot_product_attention(*heads(256, width)[1:])

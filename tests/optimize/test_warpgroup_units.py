@@ -116,7 +116,7 @@ def test_float32_of_any_layout_is_copied_in_bulk(layout):
     lambda: numbers(128, 136)[:, 1:129] @ numbers(128, 128),  # begins at byte 2
     lambda: numbers(128, 64) @ numbers(64, 128),  # one slice
 ])  # fmt: skip
-def test_what_no_tensor_map_describes_is_stored_by_the_items(make):
+def test_what_no_tensor_map_describes_is_stored_by_the_work_items(make):
     phase = phase_of(make())
     assert phase.producer is None
     assert any(n.op is Op.WGMMA for n in phase.program.src)

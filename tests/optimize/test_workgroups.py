@@ -114,7 +114,7 @@ def test_a_softmax_has_a_workgroup_for_each_row_which_shares_both_reductions():
     assert stages(ast)
 
 
-def test_columns_are_summed_by_an_item_each_and_long_ones_in_chunks():
+def test_columns_are_summed_by_a_work_item_each_and_long_ones_in_chunks():
     cuts = [m for m in logs(filled(5000, 640).sum(axis=0)) if isinstance(m, SplitReduction)]
     assert not cuts
     ((_, ast, log),) = asts(filled(70_000, 640).sum(axis=0))

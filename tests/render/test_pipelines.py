@@ -95,7 +95,7 @@ def program_of(name, arch="sm_80"):
 
 
 @pytest.mark.parametrize(("arch", "buffers"), [("sm_80", 4), ("sm_89", 3), ("sm_90", 4)])
-def test_as_many_slices_are_on_their_way_as_memory_holds_for_two_groups(arch, buffers):
+def test_as_many_slices_are_on_their_way_as_memory_holds_for_two_workgroups(arch, buffers):
     (phase,) = kernel(slices(8), arch)[0].phases
     nodes = phase.program.src
     kinds = [n.op for n in nodes]
@@ -119,7 +119,7 @@ def test_what_memory_holds_as_it_is_is_copied_and_what_is_computed_is_stored():
 
 
 @pytest.mark.parametrize("name", ["tails of everything", "columns of both", "one computed factor"])
-def test_no_two_items_meet_in_a_bank_of_shared_memory(name):
+def test_no_two_work_items_meet_in_a_bank_of_shared_memory(name):
     assert set(ways_of(program_of(name))) == {1}
 
 
