@@ -51,6 +51,13 @@ def nothing_compiled(monkeypatch, tmp_path):
     return cache
 
 
+def share(jobs, here, count):
+    """What as many workers make of the jobs beside this process."""
+    translator, all_jobs = jobs
+    with workers.Workers(translator, count) as started:
+        return started.share(all_jobs, here)
+
+
 class Patient:
     """Waits for the first worker before it compiles anything here, and `seconds` more."""
 
@@ -81,7 +88,7 @@ def patient(monkeypatch):
 def test_a_worker_makes_what_this_process_would_make(jobs, patient):
     translator, all_jobs = jobs
     patient.seconds = 3.0  # as long as it needs for all but one
-    results = workers.share(*jobs, patient.here, 1)
+    results = share(jobs, patient.here, 1)
     assert len(results) + len(patient.keys) == COUNT
     assert len(results) > COUNT // 2
     assert not results.keys() & set(patient.keys)
@@ -91,15 +98,61 @@ def test_a_worker_makes_what_this_process_would_make(jobs, patient):
 
 
 def test_no_worker_is_left_behind(jobs, patient):
-    workers.share(*jobs, patient.here, 1)
+    share(jobs, patient.here, 1)
     assert all(process.poll() is not None for process in patient.processes)
 
 
 def test_nobody_waits_for_a_worker_that_only_starts(jobs, monkeypatch):
     monkeypatch.setattr(child, "_CODE", "import time; time.sleep(60)")
     start = time.perf_counter()
-    assert workers.share(*jobs, lambda key: None, 2) == {}
+    assert share(jobs, lambda key: None, 2) == {}
     assert time.perf_counter() - start < 30
+
+
+def test_workers_that_get_nothing_end_with_their_block(jobs, patient):
+    with workers.Workers(jobs[0], 2):
+        patient.here("none")
+    assert len(patient.processes) <= 2
+    assert all(process.poll() is not None for process in patient.processes)
+
+
+def test_workers_start_while_a_large_graph_is_scheduled(monkeypatch, nothing_compiled, patient):
+    tensors, expected = program(COUNT)
+    schedule, running = pipeline.schedule, []
+
+    def slow(*arguments):
+        while not patient.processes:  # for ever, if none starts
+            time.sleep(0.01)
+        running.extend(process.poll() for process in patient.processes)
+        return schedule(*arguments)
+
+    monkeypatch.setattr(pipeline, "schedule", slow)
+    monkeypatch.setattr(kernels, "NODES_OF_KERNEL", 1)
+    with Context(COMPILE_PROCESSES=1):
+        tensors[0].realize(*tensors[1:])
+    assert running == [None]
+    np.testing.assert_array_equal(tensors[5].numpy(), expected[5])
+    assert all(process.poll() is not None for process in patient.processes)
+
+
+def test_a_graph_that_cannot_be_scheduled_leaves_no_worker(monkeypatch, nothing_compiled, patient):
+    def refused(*arguments):
+        patient.here("none")
+        raise InternalError("no schedule")
+
+    tensors, _ = program(COUNT)
+    monkeypatch.setattr(pipeline, "schedule", refused)
+    monkeypatch.setattr(kernels, "NODES_OF_KERNEL", 1)
+    with Context(COMPILE_PROCESSES=1), pytest.raises(InternalError, match="no schedule"):
+        tensors[0].realize(*tensors[1:])
+    assert all(process.poll() is not None for process in patient.processes)
+
+
+@pytest.mark.parametrize(
+    ("jobs", "processes", "count"), [(5, 9, 0), (6, 9, 1), (9, 9, 2), (300, 9, 9), (300, 0, 0)]
+)
+def test_few_kernels_are_worth_few_workers(jobs, processes, count):
+    assert workers.how_many(jobs, processes) == count
 
 
 def test_without_further_threads_everything_is_compiled_here(jobs, monkeypatch):
@@ -108,7 +161,7 @@ def test_without_further_threads_everything_is_compiled_here(jobs, monkeypatch):
 
     monkeypatch.setattr(workers._Worker, "start", refused)
     keys = []
-    assert workers.share(*jobs, keys.append, 2) == {}
+    assert share(jobs, keys.append, 2) == {}
     assert keys == list(jobs[1])
 
 
@@ -118,7 +171,7 @@ def test_an_error_here_ends_the_workers(jobs, patient):
         raise InternalError("no code")
 
     with pytest.raises(InternalError, match="no code"):
-        workers.share(*jobs, fails, 1)
+        share(jobs, fails, 1)
     assert all(process.poll() is not None for process in patient.processes)
 
 

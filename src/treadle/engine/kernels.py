@@ -12,6 +12,7 @@ import json
 import time
 import weakref
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 
 from ..config import settings
 from ..dtype import dtypes
@@ -36,9 +37,12 @@ from .program import CompiledKernel, Description
 from .report import report_search
 from .search import best_schedule
 from .translation import Job, Translator
-from .workers import LEAST_JOBS, share
+from .workers import LEAST_JOBS, Workers, how_many
 
-__all__ = ["compiled", "known_kernel"]
+__all__ = ["compiled", "known_kernel", "workers_for"]
+
+# A training step has about so many nodes for each kernel that is not like another one.
+NODES_OF_KERNEL = 100
 
 # By device too: code belongs to the one that loaded it. It lives as long as a program has it.
 _kernels: weakref.WeakValueDictionary[tuple[str, str], CompiledKernel] = (
@@ -46,7 +50,18 @@ _kernels: weakref.WeakValueDictionary[tuple[str, str], CompiledKernel] = (
 )
 
 
-def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
+def workers_for(nodes: int, opened: Opened) -> AbstractContextManager[Workers | None]:
+    """A block that makes a program of so many nodes: processes start at once that will compile.
+
+    None where it is hardly worth that, which `compiled` knows when it has counted.
+    """
+    count = _processes(nodes // NODES_OF_KERNEL, opened)
+    return Workers(Translator.of(opened), count) if count else contextlib.nullcontext()
+
+
+def compiled(
+    steps: Sequence[Kernel], opened: Opened, workers: Workers | None = None
+) -> list[CompiledKernel]:
     """Loaded code for each of `steps`. Errors name the user's lines that the kernel comes from."""
     texts = [render(step.ast) for step in steps]
     keys = [_key(text, opened) for text in texts]
@@ -72,7 +87,11 @@ def compiled(steps: Sequence[Kernel], opened: Opened) -> list[CompiledKernel]:
     processes = _processes(len(missing), opened)
     if processes:
         jobs = {key: job for key, (_, job) in missing.items()}
-        for key, made in share(Translator.of(opened), jobs, compile_here, processes).items():
+        with contextlib.ExitStack() as block:
+            if workers is None:
+                workers = block.enter_context(Workers(Translator.of(opened), processes))
+            shared = workers.share(jobs, compile_here)
+        for key, made in shared.items():
             with _blaming(missing[key][0]):
                 found[key] = _keep(key, *made, missing[key][0].reason, opened)
     for key in missing:
@@ -91,13 +110,13 @@ def _blaming(step: Kernel) -> Iterator[None]:
 
 
 def _processes(jobs: int, opened: Opened) -> int:
-    """How many processes may compile beside this one."""
+    """How many processes may compile so many kernels beside this one."""
     if jobs < LEAST_JOBS or not opened.compiler.travels or settings.BEAM or settings.DEBUG >= 4:
         return 0
     wished = settings.COMPILE_PROCESSES
     if wished < 0:
         wished = (settings.CPU_COUNT or host_target().cores) - 1
-    return wished if available() else 0
+    return how_many(jobs, wished) if available() else 0
 
 
 def _key(text: str, opened: Opened) -> str:

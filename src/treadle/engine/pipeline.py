@@ -37,7 +37,7 @@ from .bindings import with_bindings
 from .cache import compile_cache
 from .counters import GlobalCounters
 from .devices import Device
-from .kernels import compiled, known_kernel
+from .kernels import compiled, known_kernel, workers_for
 from .loading import digest
 from .memory import memory_of
 from .prepacked import expects_replays, lasts
@@ -162,19 +162,19 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
     opened = Device[device]
     with choices_of() as made:
         plain = in_reals(_marked(roots, inputs))
-    steps, nodes = schedule(plain, device, opened.target)
-    GlobalCounters.schedule_count += 1
-    program = Program(device)
+    with workers_for(len(toposort(plain)), opened) as workers:
+        scheduled, nodes = schedule(plain, device, opened.target)
+        GlobalCounters.schedule_count += 1
+        steps = [step for step in scheduled if _has_work(step.roots[0])]
+        program = Program(device, compiled(steps, opened, workers))
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
-    stored = {root for step in steps for root in step.roots if root.op is not Op.ASSIGN}
+    stored = {root for step in scheduled for root in step.roots if root.op is not Op.ASSIGN}
     for root, node in zip(roots, nodes, strict=True):
         if node in stored and node not in places:
             places[node] = Place("output", len(program.outputs))
             program.outputs.append((root.dtype, size_product(root.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
-    steps = [step for step in steps if _has_work(step.roots[0])]
-    program.kernels += compiled(steps, opened)
     pairs = zip(program.kernels, steps, strict=True)
     program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
     if settings.CHECK_KERNELS:

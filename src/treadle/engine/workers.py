@@ -1,6 +1,7 @@
-"""Processes that compile beside this one, for as long as one program is being compiled.
+"""Processes that compile beside this one, for as long as one program is being made.
 
-    share(translator, jobs, here, processes)  ->  {key: (description, code)}
+    with Workers(translator, count) as workers:      they start
+        workers.share(jobs, here)  ->  {key: (description, code)}
 
 LLVM lets one thread in at a time, and what is before it is Python: further cores need further
 processes (see child.py). This process compiles meanwhile, from the other end of the list; a worker
@@ -13,12 +14,14 @@ import contextlib
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Self
 
 from .child import Child, parent
 from .program import Description
 from .translation import Job, Translator
 
-__all__ = ["serve", "share"]
+__all__ = ["LEAST_JOBS", "Workers", "how_many", "serve"]
 
 Result = tuple[Description, bytes]
 
@@ -26,48 +29,68 @@ Result = tuple[Description, bytes]
 LEAST_JOBS = 6
 
 
-def share(
-    translator: Translator,
-    jobs: Mapping[str, Job],
-    here: Callable[[str], object],
-    processes: int,
-) -> dict[str, Result]:
-    """Compile all `jobs`: `here(key)` one after the other, and in up to `processes` workers.
+def how_many(jobs: int, processes: int) -> int:
+    """How many of up to `processes` workers so many jobs are worth."""
+    return 0 if jobs < LEAST_JOBS else min(processes, jobs // (LEAST_JOBS // 2) - 1)
 
-    Returns what the workers made, by key. Theirs that failed are in neither: compile them again.
-    What `here` raises ends the workers and goes on.
-    """
-    pending = deque(jobs)
-    count = min(processes, len(jobs) // (LEAST_JOBS // 2) - 1)
-    workers = [_Worker(translator, jobs, pending) for _ in range(count)]
-    try:
-        for worker in workers:
+
+@dataclass
+class _Board:
+    """What is to be done: nothing is known of it until it is `given`."""
+
+    translator: Translator
+    jobs: Mapping[str, Job] = field(default_factory=dict)
+    pending: deque[str] = field(default_factory=deque)
+    given: threading.Event = field(default_factory=threading.Event)
+
+
+class Workers:
+    """So many processes, which start at once and end with the block."""
+
+    def __init__(self, translator: Translator, count: int) -> None:
+        self._board = _Board(translator)
+        self._workers = [_Worker(self._board) for _ in range(count)]
+
+    def __enter__(self) -> Self:
+        for worker in self._workers:
             with contextlib.suppress(RuntimeError):  # no further thread: one worker less
                 worker.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._board.pending.clear()
+        self._board.given.set()
+        for worker in self._workers:
+            worker.end()
+
+    def share(self, jobs: Mapping[str, Job], here: Callable[[str], object]) -> dict[str, Result]:
+        """Compile all `jobs`: `here(key)` one after the other, and in the workers.
+
+        Returns what the workers made, by key. Theirs that failed are in neither: compile them
+        again. What `here` raises goes on.
+        """
+        board = self._board
+        board.jobs = jobs
+        board.pending.extend(jobs)
+        board.given.set()
         while True:
             try:
-                key = pending.popleft()
+                key = board.pending.popleft()
             except IndexError:
                 break
             here(key)
-        for worker in workers:
+        for worker in self._workers:
             worker.wait()
-    finally:
-        pending.clear()
-        for worker in workers:
-            worker.end()
-    return {key: result for worker in workers for key, result in worker.results.items()}
+        return {key: result for worker in self._workers for key, result in worker.results.items()}
 
 
 class _Worker(threading.Thread):
     """The thread that feeds one process from the end of the list."""
 
-    def __init__(
-        self, translator: Translator, jobs: Mapping[str, Job], pending: deque[str]
-    ) -> None:
+    def __init__(self, board: _Board) -> None:
         super().__init__(name="treadle compile", daemon=True)
         self.results: dict[str, Result] = {}
-        self._translator, self._jobs, self._pending = translator, jobs, pending
+        self._board = board
         self._lock = threading.Lock()
         self._child: Child | None = None
         self._busy = self._ended = False
@@ -80,19 +103,20 @@ class _Worker(threading.Thread):
                 if self._ended:
                     return
                 child = self._child = Child(__name__)
-            child.send(self._translator)
+            child.send(self._board.translator)
             child.receive()
+            self._board.given.wait()
             while (key := self._next()) is not None:
-                child.send(self._jobs[key])
+                child.send(self._board.jobs[key])
                 result = child.receive()
                 if result is not None:
                     self.results[key] = result
 
     def _next(self) -> str | None:
         with self._lock:
-            self._busy = bool(self._pending)
+            self._busy = bool(self._board.pending)
             try:
-                return self._pending.pop()
+                return self._board.pending.pop()
             except IndexError:
                 return None
 
