@@ -119,13 +119,36 @@ class Straight:
             if argument != known[place]:
                 self._move(place, argument)
             place += 1
-        made = []
+        made: list[Captured] = []
         for alloc, nbytes, promise, template in self._outputs:
             buffer = alloc(nbytes)
             if buffer.argument != known[place]:
                 self._move(place, buffer.argument)
             place += 1
             made.append(template._to_be(buffer, promise))
+        self._launch(capture)
+        return made[0] if self._is_one else self._result(capture, made)
+
+    @property
+    def places(self) -> int | None:
+        """How many addresses `run_at` takes; None where results are more than new memory."""
+        return None if self._stays or not self._remembers else len(self._places)
+
+    def run_at(self, capture: Capture, addresses: Sequence[int]) -> None:
+        """The same, from memory at these addresses into memory there: arguments, then results.
+
+        Whoever asks has their memory, and knows that the arguments are like the captured ones.
+        Two threads must not run it at once.
+        """
+        if self._has_state:
+            step_state(capture)
+        known = self._known
+        for place, address in enumerate(addresses):
+            if address != known[place]:
+                self._move(place, address)
+        self._launch(capture)
+
+    def _launch(self, capture: Capture) -> None:
         if capture.overwritten:
             self._write(capture)
         start = time.perf_counter()
@@ -134,7 +157,6 @@ class Straight:
         for run in self._runs:
             run()
         count(capture.work, time.perf_counter() - start)
-        return made[0] if self._is_one else self._result(capture, made)
 
     def forget(self) -> None:
         """Others have replayed the capture: its launches have their arguments and results."""

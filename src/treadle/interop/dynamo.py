@@ -15,7 +15,7 @@ from __future__ import annotations
 import functools
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from ..engine.jit import TinyJit
 from ..tensor import Tensor
 from . import aten_indexing, aten_windows
 from .aten import MEANINGS
-from .handover import handed_over, in_order, taken
+from .handover import Direct, Layout, handed_over, in_order, taken
 
 __all__ = ["compile_graph"]
 
@@ -115,42 +115,55 @@ class _Part(torch.nn.Module):
         self._is_symbolic = any(_is_symbolic(node.meta["val"]) for node in self._inputs)
         self._calls_of: Counter[tuple[object, ...]] = Counter()
         self._captures: dict[tuple[object, ...], TinyJit[..., list[Tensor]]] = {}
+        self._direct: Direct | None = None
 
     def forward(self, *inputs: object) -> object:
         """What the graph returns: computed by treadle, and moved by PyTorch."""
-        captured = self._capture(inputs)
-        if captured is None:
-            return self._as_traced(*inputs)
         tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
+        results = None if self._direct is None else self._direct(tensors)
+        if results is None:
+            known = tuple(map(_known, inputs))
+            captured = self._capture(known)
+            if captured is None:
+                return self._as_traced(*inputs)
+            results = self._results_of(captured, known, tensors)
         values = dict(zip(self._inputs, inputs, strict=True))
-        seen: set[int] = set()
-        for node, result in zip(self._computed, captured(*map(taken, tensors)), strict=True):
-            values[node] = handed_over(result, node.meta["val"], seen)
+        values |= zip(self._computed, results, strict=True)
         look()  # PyTorch reads these without asking
-        results = tuple(_moved(node, values) for node in self._results)
-        return results if self._is_tuple else results[0]
+        shown = tuple(_moved(node, values) for node in self._results)
+        return shown if self._is_tuple else shown[0]
 
-    def _capture(self, inputs: tuple[object, ...]) -> TinyJit[..., list[Tensor]] | None:
-        """The capture for the sizes of `inputs`; None where they may never come again."""
-        key = tuple(map(_sizes, inputs)) if self._is_symbolic else ()
-        found = self._captures.get(key)
+    def _results_of(
+        self, captured: TinyJit[..., list[Tensor]], known: Sequence[Layout | int],
+        tensors: Sequence[torch.Tensor],
+    ) -> list[torch.Tensor]:  # fmt: skip
+        """What the captured function makes of `tensors`; the next calls are direct, if they can."""
+        wanted: list[torch.Tensor] = [node.meta["val"] for node in self._computed]
+        layouts = [layout for layout in known if isinstance(layout, Layout)]
+        given = [*map(taken, tensors, layouts)]
+        if not self._is_symbolic and self._direct is None:
+            self._direct = Direct(captured, tensors, given, wanted)
+        found, seen = captured(*given), set[int]()
+        return [handed_over(result, like, seen) for result, like in zip(found, wanted, strict=True)]
+
+    def _capture(self, known: tuple[Layout | int, ...]) -> TinyJit[..., list[Tensor]] | None:
+        """The capture for inputs of which so much is known; None where it may never come again."""
+        found = self._captures.get(known)
         if found is not None or (self._is_symbolic and len(self._captures) == _SIZES):
             return found
-        self._calls_of[key] += 1
-        if self._is_symbolic and self._calls_of[key] == 1:
+        self._calls_of[known] += 1
+        if self._is_symbolic and self._calls_of[known] == 1:
             return None
-        sizes = dict(zip(self._inputs, map(_sizes, inputs), strict=True))
-        self._captures[key] = found = TinyJit(functools.partial(self._run, sizes))
+        inputs = dict(zip(self._inputs, known, strict=True))
+        self._captures[known] = found = TinyJit(functools.partial(self._run, inputs))
         return found
 
-    def _run(
-        self, sizes: dict[torch.fx.Node, tuple[int, ...] | int], *inputs: Tensor
-    ) -> list[Tensor]:
+    def _run(self, known: dict[torch.fx.Node, Layout | int], *inputs: Tensor) -> list[Tensor]:
         """The graph on tensors of treadle's, whose shapes are known."""
         given = iter(inputs)
         values: dict[torch.fx.Node, Any] = {
-            node: known if isinstance(known, int) else next(given).reshape(known)
-            for node, known in sizes.items()
+            node: layout if isinstance(layout, int) else layout.view(next(given))
+            for node, layout in known.items()
         }
         for node in self._calls:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
@@ -158,7 +171,9 @@ class _Part(torch.nn.Module):
             values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
         found = [in_order(values[node], node.meta["val"]) for node in self._computed]
         # A copy may be no more than the input itself, which is PyTorch's memory.
-        return [(t.clone() if t.is_realized else t).realize() for t in found]
+        results = [t.clone() if t.is_realized else t for t in found]
+        Tensor.realize(*results)  # as one graph: what several are made of is computed once
+        return results
 
 
 def _base_of(node: torch.fx.Node) -> torch.fx.Node:
@@ -189,9 +204,9 @@ def _is_symbolic(value: object) -> bool:
     return not all(isinstance(size, int) for size in sizes)
 
 
-def _sizes(given: object) -> Any:
-    """The shape of a tensor; a number is what it is."""
-    return tuple(given.shape) if isinstance(given, torch.Tensor) else given
+def _known(given: Any) -> Layout | int:
+    """The layout of a tensor; a number is what it is."""
+    return Layout.of(given) if isinstance(given, torch.Tensor) else given
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:

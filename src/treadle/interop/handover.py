@@ -1,36 +1,83 @@
 """PyTorch's tensors into captured functions and out of them, over the same memory.
 
-    taken(tensor)                        a Tensor of its elements
+    layout = Layout.of(tensor)           how its elements lie in memory
+    taken(tensor, layout)                a Tensor of them; layout.view(it) is like `tensor`
     handed_over(result, wanted, set())   a result as PyTorch's tensor, of `wanted`'s strides
+    Direct(captured, ...)                replays on PyTorch's own memory, without a Tensor of it
 
 DLPack does the same for tensors of any kind, but takes several times as long, and a small model
-spends more time on that than on its arithmetic.
+spends more time on that than on its arithmetic. A training step has hundreds of tensors that go in
+or out: to look at each costs a microsecond, to make a Tensor of it ten.
 """
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
 
 from ..dtype import _from_torch_dtype
 from ..engine.arguments import memories_of
 from ..engine.devices import Device
+from ..engine.jit import TinyJit
 from ..engine.memory import Memory, adopt
 from ..engine.realized import is_backed, resolve
 from ..tensor import Tensor
 from ..tensor.inplace import over_memory
 
-__all__ = ["handed_over", "in_order", "taken"]
+__all__ = ["Direct", "Layout", "handed_over", "in_order", "taken"]
 
 _kind_of = functools.cache(_from_torch_dtype)
 
 
-def taken(tensor: torch.Tensor) -> Tensor:
+class Layout(NamedTuple):
+    """How a tensor lies in memory: its axes from the outermost to the innermost one there, of which
+    those that are `repeated` have one element.
+
+    `order` is None for a tensor that has gaps, or is in the order of its axes.
+    """
+
+    shape: tuple[int, ...]
+    order: tuple[int, ...] | None = None
+    repeated: tuple[int, ...] = ()
+
+    @classmethod
+    def of(cls, tensor: torch.Tensor) -> Layout:
+        """That of a tensor whose sizes are known."""
+        shape, strides = tuple(tensor.shape), tensor.stride()
+        if tensor.is_contiguous():
+            return cls(shape)
+        repeated = tuple(n for n, s in enumerate(strides) if s == 0 and shape[n] > 1)
+        found = cls(shape, tuple(_order(_once(tensor, repeated))), repeated)
+        return found if found.base(tensor).is_contiguous() else cls(shape)
+
+    def base(self, tensor: torch.Tensor) -> torch.Tensor:
+        """What a tensor of this layout is a view of, in the order in which it lies in memory."""
+        return tensor if self.order is None else _once(tensor, self.repeated).permute(self.order)
+
+    def view(self, base: Tensor) -> Tensor:
+        """The tensor of this layout whose elements are those of `base`, in that order."""
+        if self.order is None:
+            return base.reshape(self.shape)
+        sizes = [1 if axis in self.repeated else self.shape[axis] for axis in self.order]
+        axes = [self.order.index(axis) for axis in range(len(sizes))]
+        return base.reshape(sizes).permute(axes).expand(self.shape)
+
+
+def _once(tensor: torch.Tensor, repeated: Sequence[int]) -> torch.Tensor:
+    for axis in repeated:
+        tensor = tensor.narrow(axis, 0, 1)
+    return tensor
+
+
+def taken(tensor: torch.Tensor, layout: Layout) -> Tensor:
     """The elements of PyTorch's tensor, whose memory lives as long as this needs it.
 
-    In the shape (elements,) where that is how they lie in memory, else in that of `tensor`.
+    `layout` makes `tensor` of it. It is of the shape (elements,) where that is how they lie there.
     """
+    tensor = layout.base(tensor)
     kind = _kind_of(tensor.dtype)
     address, count = tensor.data_ptr(), tensor.numel()
     if not count or not tensor.is_contiguous() or tensor.is_neg() or address % kind.itemsize:
@@ -39,6 +86,68 @@ def taken(tensor: torch.Tensor) -> Tensor:
     buffer = allocator.from_pointer(address, count * kind.itemsize, tensor)
     node = adopt(Memory(buffer, kind, count, "CPU", is_exposed=True))
     return over_memory(Tensor._of(node, "CPU"))
+
+
+class Direct:
+    """Replays of a captured function of `tensors`, whose results PyTorch makes as `wanted`.
+
+    `given` is what it was called with for these tensors.
+    """
+
+    def __init__(
+        self, captured: TinyJit[..., list[Tensor]], tensors: Sequence[torch.Tensor],
+        given: Sequence[Tensor], wanted: Sequence[torch.Tensor],
+    ) -> None:  # fmt: skip
+        self._captured = captured
+        self._given = [(t.shape, t.stride(), t.dtype, _kind_of(t.dtype).itemsize) for t in tensors]
+        self._wanted = [(tuple(t.shape), _dense(t), t.stride(), t.dtype) for t in wanted]
+        self._is_known = all(map(_is_over, given, tensors))
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
+        """The results; None where a call has to be looked at, and nothing was done."""
+        if not self._is_known:
+            return None
+        addresses: list[int] = []
+        for tensor, (shape, strides, dtype, itemsize) in zip(tensors, self._given, strict=True):
+            address = tensor.data_ptr()
+            if tensor.shape != shape or tensor.stride() != strides or tensor.dtype is not dtype:
+                return None
+            if not address or address % itemsize or tensor.is_neg():
+                return None
+            addresses.append(address)
+        made = [torch.empty_strided(size, d, dtype=kind) for size, d, _, kind in self._wanted]
+        addresses += [tensor.data_ptr() for tensor in made]
+        if not self._captured.run_at(addresses):
+            return None
+        return [
+            tensor if dense == strides else _with_strides(tensor, strides)
+            for tensor, (_, dense, strides, _) in zip(made, self._wanted, strict=True)
+        ]
+
+
+def _is_over(given: Tensor, tensor: torch.Tensor) -> bool:
+    """Whether `given` is memory, all of it, which begins where that of `tensor` does."""
+    node = resolve(given.node)
+    memories = memories_of(node) if is_backed(node) else []
+    return [memory.buffer.argument for memory in memories] == [tensor.data_ptr()]
+
+
+def _dense(like: torch.Tensor) -> tuple[int, ...]:
+    """The strides of `like` if its elements lay side by side, in the order of its own strides.
+
+    Those of an axis of one element mean nothing, and stay.
+    """
+    found, step = list(like.stride()), 1
+    for axis in reversed(_order(like)):
+        if like.shape[axis] != 1:
+            found[axis] = step
+            step *= max(like.shape[axis], 1)
+    return tuple(found)
+
+
+def _with_strides(tensor: torch.Tensor, strides: Sequence[int]) -> torch.Tensor:
+    """A copy in memory of such strides."""
+    return torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
 
 
 def in_order(result: Tensor, wanted: torch.Tensor) -> Tensor:
@@ -52,7 +161,7 @@ def handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.T
     tensor = _shared(result, wanted.dtype).permute([order.index(n) for n in range(len(order))])
     strides = _strides(wanted, tensor.stride())
     if tensor.stride() != strides or tensor.data_ptr() in seen:
-        tensor = torch.empty_strided(tensor.shape, strides, dtype=tensor.dtype).copy_(tensor)
+        tensor = _with_strides(tensor, strides)
     seen.add(tensor.data_ptr())
     return tensor
 
