@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from importlib.metadata import entry_points
 
 import pytest
 
+import treadle
 from treadle import GlobalCounters
+from treadle.interop import left_to_pytorch
 
 torch = pytest.importorskip("torch")
 nn, F = torch.nn, torch.nn.functional
@@ -219,3 +222,23 @@ def test_the_backend_is_an_entry_point():
     if not found:
         pytest.skip("treadle is not installed here, it runs from its source tree")
     assert found[0].value == "treadle.interop.dynamo:compile_graph"
+
+
+def test_the_report_says_what_pytorch_computed_and_why(compiled, monkeypatch):
+    monkeypatch.setattr(left_to_pytorch, "_left", Counter())
+    fast = compiled(lambda x: torch.sin(x) + torch.fft.fft(x).real + torch.randn_like(x))
+    assert left_to_pytorch.report() == []
+    fast(torch.ones(4))
+    found = treadle.interop.report()
+    assert {(left.operator, left.reason) for left in found} >= {
+        ("aten._fft_r2c.default", "complex"),
+        ("aten.randn_like.default", "not in the table of operators"),
+    }
+    assert all(left.nodes > 0 for left in found)
+    assert not any("sin" in left.operator for left in found)
+
+
+def test_the_report_is_empty_where_nothing_was_left(compiled, monkeypatch):
+    monkeypatch.setattr(left_to_pytorch, "_left", Counter())
+    compiled(lambda x: (x * 2).relu().sum())(torch.ones(4))
+    assert treadle.interop.report() == []

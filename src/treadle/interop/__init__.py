@@ -2,14 +2,16 @@
 
 treadle.from_dlpack(array)                      the memory of a NumPy or PyTorch array, shared
 torch.compile(model, backend="treadle")         interop/dynamo.py
+treadle.interop.report()                        what such models leave to PyTorch, and why
 """
 
 from __future__ import annotations
 
 from ..explained import explained
 from ..tensor import Tensor
+from .left_to_pytorch import Left, report
 
-__all__ = ["from_dlpack"]
+__all__ = ["Left", "from_dlpack", "report"]
 
 
 @explained

@@ -34,6 +34,7 @@ from ..tensor import Tensor
 from . import aten_indexing, aten_windows
 from .aten import MEANINGS
 from .handover import Direct, Layout, handed_over, in_order, taken
+from .left_to_pytorch import note
 
 __all__ = ["compile_graph"]
 
@@ -61,37 +62,51 @@ class _Known(OperatorSupportBase):
     """The nodes of a graph that treadle computes."""
 
     def is_node_supported(self, submodules: object, node: torch.fx.Node) -> bool:
-        if node.op != "call_function" or not _is_plain(node):
-            return False
-        if not all(_is_plain(given) or _is_size(given) for given in node.all_input_nodes):
-            return False
-        if node.target is operator.getitem:
-            return self.is_node_supported(submodules, node.all_input_nodes[0])
-        is_fit = ONLY_IF.get(node.target, _always)
-        return node.target in MEANINGS and is_fit(node)
+        return node.op == "call_function" and _why_not(node) is None
+
+
+def _why_not(node: torch.fx.Node) -> str | None:
+    """Why PyTorch computes a call; None where treadle does."""
+    for given in (node, *node.all_input_nodes):
+        why = None if _is_size(given) and given is not node else _why_not_plain(given)
+        if why is not None:
+            return why if given is node else f"an argument: {why}"
+    if node.target is operator.getitem:
+        return _why_not(node.all_input_nodes[0])
+    if node.target not in MEANINGS:
+        return "not in the table of operators"
+    is_fit = ONLY_IF.get(node.target, _always)
+    return None if is_fit(node) else "not with these arguments"
 
 
 def _always(node: torch.fx.Node) -> bool:
     return True
 
 
-def _is_plain(node: torch.fx.Node) -> bool:
-    """Whether a node is dense memory of the host, of a known real dtype."""
+def _why_not_plain(node: torch.fx.Node) -> str | None:
+    """Why a node is not dense memory of the host, of a known real dtype; None where it is."""
     value = node.meta.get("val")
+    if value is None:
+        return "no tensor"
     listed = value if isinstance(value, (tuple, list)) else [value]
-    return all(item is None or _is_plain_tensor(item) for item in listed) and value is not None
+    reasons = (_why_not_plain_tensor(item) for item in listed if item is not None)
+    return next((reason for reason in reasons if reason is not None), None)
 
 
-def _is_plain_tensor(value: object) -> bool:
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided:
-        return False
+def _why_not_plain_tensor(value: object) -> str | None:
+    if not isinstance(value, torch.Tensor):
+        return "no tensor"
+    if value.layout is not torch.strided:
+        return f"of layout {value.layout}"
     if value.is_complex():  # PyTorch's own may be conjugated in name alone
-        return False
+        return "complex"
     try:
         _from_torch_dtype(value.dtype)
     except TypeError:
-        return False
-    return value.device.type == "cpu" and not free_unbacked_symbols(value)
+        return f"of dtype {value.dtype}"
+    if value.device.type != "cpu":
+        return f"on device {value.device}"
+    return "of a size that depends on values" if free_unbacked_symbols(value) else None
 
 
 def _is_size(node: torch.fx.Node) -> bool:
@@ -211,6 +226,10 @@ def _known(given: Any) -> Layout | int:
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:
     """A traced graph with each stretch that the table knows as a part of treadle's."""
+    for node in graph.graph.nodes:
+        is_operator = node.op == "call_function" and node.target is not operator.getitem
+        if is_operator and (why := _why_not(node)) is not None:
+            note(str(node.target), why)
     partitioner = CapabilityBasedPartitioner(graph, _Known(), allows_single_node_partition=True)
     fused = partitioner.partition_and_fuse()
     for name, part in list(fused.named_children()):
