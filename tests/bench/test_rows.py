@@ -27,6 +27,9 @@ def results(name, work):
     return [[np.copy(a) for a in library.arrays(run())] for _ in range(CALLS)]
 
 
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # PyTorch warns of its own
+
+
 @pytest.mark.parametrize("work", works(quick=True), ids=lambda w: w.name)
 def test_a_row_gives_the_same_numbers_in_every_library(work):
     pytest.importorskip("torch", reason="PyTorch is the oracle of this test")
