@@ -92,6 +92,14 @@ def tall_product(rng, scale):
 
 
 @recipe
+def product_of_repeated_rows(rng, scale):
+    """A factor that all steps share, and one whose rows come again: slices of it are alike."""
+    n, k, m = near(rng, 64, scale), 8 * rng.choice((12, 16)), near(rng, 128, scale)
+    run = lambda o, x, w, b: (x @ o.repeat(b, k), x @ o.repeat(w, k // 8))
+    return Recipe(run, [normal(rng, n, k), numbers(rng, 8, m), normal(rng, 1, m)], 3)
+
+
+@recipe
 def narrow_product(rng, scale):
     n, k, m = near(rng, 8), near(rng, 400, scale), near(rng, 900, scale)
     return Recipe(lambda o, x, w: o.tanh(w @ x), [numbers(rng, k, n), numbers(rng, m, k)], 1)

@@ -34,7 +34,7 @@ FEW = {
     "CL": ["sum_of_products"],
     "CL:0:OPENCL:gpu": ["linear"],
     "WEBGPU": ["softmax_of_rows", "many_tensors"],
-    "CUDA": ["linear", "half_product", "softmax_of_rows"],
+    "CUDA": ["linear", "half_product", "product_of_repeated_rows", "softmax_of_rows"],
     "CUDA:PTX:sm_90a": ["half_product"],
 }
 
