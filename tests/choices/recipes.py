@@ -21,13 +21,15 @@ class Recipe:
     """`run(operations, *inputs)` gives results; of the first `graded` inputs, gradients too.
 
     Results are one or a tuple; `inputs` are float32, or integers; `loose` results hold half
-    precision.
+    precision. Where it is `captured`, the program is a captured function of its first input: the
+    others last from call to call.
     """
 
     run: Callable[..., Any]
     inputs: list[np.ndarray]
     graded: int = 0
     loose: bool = False
+    captured: bool = False
 
 
 Make = Callable[[random.Random, float], Recipe]
