@@ -22,7 +22,7 @@ OUTPUTS: dict[str, Callable[..., Any]] = {
     "bounded": lambda o, x, z, b: o.relu(x) * z + x,
     "difference": lambda o, x, z, b: (x - z) * 0.25,
     "shifted": lambda o, x, z, b: o.sigmoid(x + b),
-    "chosen": lambda o, x, z, b: o.where(x < z, x, z * b),
+    "chosen": lambda o, x, z, b: o.where(x < z, x * b, z * b),
     "copied": lambda o, x, z, b: o.contiguous(x * b),
 }
 TERMS: dict[str, Callable[..., Any]] = {

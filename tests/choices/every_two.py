@@ -16,9 +16,10 @@ from .terms import NUMBERS, TERMS, terms_of
 
 __all__ = ["every_two"]
 
-# Rows and columns: few results; fewer, in a tile's way or across it; one long row; long rows.
+# Rows and columns: few results; fewer, in a tile's way or across it; one long row; long rows, which
+# are of whole vectors of 64 bytes and, with another matrix beside them, just fit small caches.
 FEW, NARROW, TALL, SHORT, LONG = (3, 64), (7, 5), (7, 64), (7, 24), (1, 2049)
-MANY, LARGE = (32, 64), (1030, 640)
+MANY, LARGE = (32, 64), (1030, 1024)
 CUT = ("masked_products", "masked_products_of_wide_rows", "masked_products_apart")
 SHARED = ("masked_products_of_fewer_steps",)  # whose columns are packed for all workers
 DOWN = ("sums_down", "costly_sums_down", "variances_down")
@@ -66,7 +67,7 @@ def every_two() -> Iterator[tuple[str, Recipe]]:
         yield f"{source}, {core}, {sink}", behind(rng, first, core, sink)
     for source, term in itertools.product(ONTO, (*NUMBERS, *CUT, "picked", "every_second", "rows")):
         rng = random.Random(f"{source} {term}")
-        first = SOURCES[source](rng, 8, 48)
+        first = SOURCES[source](rng, 32, 64)
         sink = lambda rng, shape, term=term: scattered_of(rng, shape, True, term)
         yield f"{term} onto {source}", behind(rng, first, sink)
 
@@ -100,7 +101,7 @@ def _several() -> Iterator[tuple[str, Recipe]]:
         yield f"several onto a product, {number}", behind(rng, first, _onto(rng, 4))
     for number, source in itertools.product(range(SEVERAL), ONTO):
         rng = random.Random(f"{number} {source}")
-        first = SOURCES[source](rng, *rng.choice(((8, 48), (4, 600), (32, 64))))
+        first = SOURCES[source](rng, *rng.choice(((32, 128), (4, 600), (32, 64))))
         yield f"several onto {source}, {number}", behind(rng, first, _onto(rng, 4))
 
 

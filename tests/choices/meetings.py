@@ -1,21 +1,27 @@
 """Programs that make two choices meet which no other ones do: products, scans, images.
 
-`MEETINGS[name]()` is a program of a few parts by name, at the size that it takes; other pairs meet
-in some of them, too. Values alone, so that as few kernels as can be have as much to do as can be;
-with small caches, so that it is little.
+`MEETINGS[name]()` is a program of a few parts by name, at the size that it takes: a row of
+meetings.toml, of one of the functions here. Other pairs meet in some of them, too. Values alone, so
+that as few kernels as can be have as much to do as can be; with small caches, so that it is little.
 """
 
 from __future__ import annotations
 
+import functools
 import random
+import tomllib
+import zlib
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .chains import SOURCES, behind, scattered_of
 from .parts import Part, distributed
-from .recipes import Recipe, normal, places
-from .terms import TERMS
+from .recipes import RECIPES, Recipe, normal, places
+from .terms import NUMBERS, TERMS, terms_of
 
 __all__ = ["MEETINGS"]
 
@@ -37,6 +43,9 @@ WAYS: dict[str, Way] = {
     "digits_of_rows": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.transpose(x, 1, 0, 2), n, k), [_small(rng, 4, n // 4, k)]
     ) if n % 4 == 0 else Part(lambda o, x: x, [_small(rng, n, k)]),
+    "long_digits_of_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.transpose(x, 1, 0, 2), n, k), [_small(rng, 64, n // 64, k)]
+    ) if n % 64 == 0 else Part(lambda o, x: x, [_small(rng, n, k)]),
     "masked": lambda rng, n, k: Part(
         lambda o, x, mask: o.where(mask, x, 0.0), [_small(rng, n, k), np.tri(n, k, dtype=bool)]
     ),
@@ -46,6 +55,12 @@ WAYS: dict[str, Way] = {
     "joined": lambda rng, n, k: Part(
         lambda o, x, y: o.cat([x, y], 1), [_small(rng, n, k // 2), _small(rng, n, k - k // 2)]
     ),
+    "joined_rows": lambda rng, n, k: Part(
+        lambda o, x, y: o.cat([x, y], 0), [_small(rng, n // 2, k), _small(rng, n - n // 2, k)]
+    ),
+    "woven": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.stack([x, y], 2), n, k), [_small(rng, n, k // 2)] * 2
+    ) if k % 2 == 0 else Part(lambda o, x: x, [_small(rng, n, k)]),
 }  # fmt: skip
 
 SINKS: dict[str, Way] = {
@@ -56,6 +71,20 @@ SINKS: dict[str, Way] = {
         [_small(rng, 30, k), places(rng, 30 * k, n).reshape(30, k)],
     ),
     "and_sums": lambda rng, n, k: Part(lambda o, x: (x, o.sum(x, -1)), []),
+    **{
+        f"{name}_onto": lambda rng, n, k, name=name: Part(
+            lambda o, x, y, at, z: o.spread(x, at, y * o.tanh(NUMBERS[name](o, z))),
+            [_small(rng, 30, k), places(rng, 30 * k, n).reshape(30, k), normal(rng, 1, 1103)],
+        )
+        for name in NUMBERS
+    },
+    **{
+        f"{name}_onto_rows": lambda rng, n, k, name=name: Part(
+            lambda o, x, y, at, z: o.add_rows(x, at, y * o.tanh(NUMBERS[name](o, z))),
+            [_small(rng, 30, k), places(rng, 30, n), normal(rng, 1, 1103)],
+        )
+        for name in NUMBERS
+    },
 }  # fmt: skip
 
 
@@ -65,7 +94,7 @@ def _small(rng: random.Random, *shape: int) -> np.ndarray:
 
 def product(
     seed: int, size: tuple[int, int, int], one: str, other: str, mask: bool, end: str,
-    terms: tuple[str, ...], sink: str,
+    terms: tuple[str, ...], sink: str, made: str = "plain",
 ) -> Recipe:  # fmt: skip
     """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way."""
     rng = random.Random(seed)
@@ -82,7 +111,7 @@ def product(
         for part, own in found[3:-1]:
             s = s + o.tanh(part.run(o, *own))
         part, own = found[-1]
-        return part.run(o, s, *own)
+        return part.run(o, MADE[made](o, s), *own)
 
     return _of_parts(parts, run, hidden)
 
@@ -128,13 +157,15 @@ def kept_rows(
     return _of_parts(parts, run, np.tri(n, m, dtype=bool))
 
 
-def attention(seed: int, size: tuple[int, int], one: str, other: str, last: str) -> Recipe:
-    """Causal attention over so many rows, whose factors come about in these ways."""
+def attention(
+    seed: int, size: tuple[int, int], one: str, other: str, last: str, heads: int = 1
+) -> Recipe:
+    """Causal attention over so many rows, of as many `heads` in a batch of as many."""
     rng = random.Random(seed)
-    parts = [WAYS[way](rng, *size) for way in (one, other, last)]
+    parts = [WAYS[way](rng, heads * heads * size[0], size[1]) for way in (one, other, last)]
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
-        q, k, v = (o.reshape(part.run(o, *own), 1, 1, *size) for part, own in found)
+        q, k, v = (o.reshape(part.run(o, *own), heads, heads, *size) for part, own in found)
         return o.attend(q, k, v, True)
 
     return _of_parts(parts, run, np.zeros(1, np.float32))
@@ -148,24 +179,123 @@ STATISTICS: dict[str, Way] = {
     "variances_of_whole_rows": lambda rng, n, k: Part(
         lambda o, x: o.var(x, -1), [normal(rng, n, k)]
     ),
+    # Two sums that no lanes run along, the second of which can go on in the first one's register.
+    "sums_of_far_steps": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.sum(x, 0) + o.sum(y, (0, 1)), n, 1) * 0.1,
+        [normal(rng, 21, n), normal(rng, 5, 6, n)],
+    ),
+    "number_of_far_steps": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.sum(x[:, 0]) + o.sum(y[:, :, 0]), 1, 1) * 0.1,
+        [normal(rng, 60, 5), normal(rng, 8, 6, 5)],
+    ),
+    "sums_of_every_second": lambda rng, n, k: Part(
+        lambda o, x, y, z: o.sum(x[:, ::2] * y * z, -1),
+        [normal(rng, n, 256), normal(rng, n, 128), normal(rng, n, 128)],
+    ),
+    # Rows of whole vectors, more than the last one of small caches holds.
+    "sums_of_streams": lambda rng, n, k: Part(
+        lambda o, x: o.sum(x, -1) * 0.01,
+        [normal(rng, n, max(2048, (66_000 // n + 256) // 256 * 256))],
+    ),
+    "two_of_a_row": lambda rng, n, k: Part(
+        lambda o, x: o.sum(x, -1) * o.max(x[:, :64], -1) * 0.1, [normal(rng, n, 96)]
+    ),
+    "places_of_long_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1100)]
+    ),
+    "places_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]
+    ),
+    # Whole rows of zeros, element by element beside columns.
+    "rows_by_columns": lambda rng, n, k: Part(
+        lambda o, x, y: o.sum(
+            WAYS["padded_rows"](rng, n, 24).run(o, x) * o.transpose(y, 1, 0), -1
+        ), [normal(rng, n - 2, 24), normal(rng, 24, n)],
+    ) if n > 2 else WAYS["plain"](rng, n, 1),
+    "sums_of_digits": lambda rng, n, k: Part(
+        lambda o, x: o.sum(o.tanh(o.reshape(o.transpose(x, 1, 0, 2), n, 96)), -1) * 0.1,
+        [normal(rng, 4, n // 4, 96)],
+    ) if n % 4 == 0 else WAYS["plain"](rng, n, 1),
+}  # fmt: skip
+
+# What becomes of a matrix, element by element or with statistics of its own rows.
+MADE: dict[str, Callable[..., Any]] = {
+    "plain": lambda o, x: x,
+    "exponentials": lambda o, x: o.exp(x * 0.5 - 1),
+    "softmax": lambda o, x: o.softmax(x) * 3,
+    "normalised": lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1),
+    # The rows are read once for the mean, once for what lies above it, and once for the results.
+    "deviations": lambda o, x: (x - o.mean(x, -1)) / (o.mean(o.relu(x - o.mean(x, -1)), -1) + 0.1),
+    # Reductions that need another one of the row.
+    "place": lambda o, x: x + o.reshape(o.argmax(x - o.mean(x, -1), 1), x.shape[0], 1) * 0.01,
+    "sums_of_parts": lambda o, x: x * o.reshape(
+        o.sum(o.tanh(o.sum(o.reshape(x - o.mean(x, -1), x.shape[0], 4, -1), 2)), 1), -1, 1
+    ),
+}  # fmt: skip
+ENDS: dict[str, Callable[..., Any]] = {
+    "plain": lambda o, x, y, at: x,
+    "two": lambda o, x, y, at: (x, x * y),
+    "turned": lambda o, x, y, at: o.contiguous(o.transpose(x, 1, 0)),
+    "woven": lambda o, x, y, at: o.stack([x, x * y, 1 - x], 2),
+    "joined": lambda o, x, y, at: o.cat([x, y], 1),
+    "joined_rows": lambda o, x, y, at: o.cat([x, y], 0),
+    "spread_onto": lambda o, x, y, at: o.spread(x, at, y[:30]),
+    "spread_rows_onto": lambda o, x, y, at: o.add_rows(x, at[:, 0], y[:30]),
+    # Two sums that no lanes run along are a factor of what is added.
+    "far_sums_onto": lambda o, x, y, at: o.add_rows(
+        x, at[:, 0], y[:30] * o.tanh(
+            o.sum(y[:, 0]) + o.sum(o.reshape(y, 2, -1, y.shape[1])[:, :, 1])
+        ),
+    ),
+    "and_sums": lambda o, x, y, at: (x, o.sum(x, -1)),
+    "and_places": lambda o, x, y, at: (x, o.argmax(x, 1)),
+    "and_total_of_both": lambda o, x, y, at: (x, o.sum(x) + o.sum(x * x)),
+    "and_both": lambda o, x, y, at: (x, o.sum(x, -1) + o.sum(x * x, -1)),
+    "and_picked": lambda o, x, y, at: (
+        x, o.sum(o.where(o.is_at(at[0, :1], x.shape[1]), x, 0.0), -1)
+    ),
+    "totals_down": lambda o, x, y, at: o.cumsum(x, 0) * 0.1,
 }  # fmt: skip
 
 
+def rows(
+    seed: int, size: tuple[int, int], way: str, made: str, statistics: tuple[str, ...],
+    terms: tuple[str, ...], end: str,
+) -> Recipe:  # fmt: skip
+    """A matrix that comes about in a `way`, `made` into another; `statistics` are of other rows."""
+    rng = random.Random(seed)
+    n, k = size
+    parts = [WAYS[way](rng, n, k), WAYS["plain"](rng, n, k)]
+    parts += [STATISTICS[name](rng, n, k) for name in statistics]
+    parts += [TERMS[name](rng, n, k) for name in terms]
+    count = min(30, n)
+
+    def run(o: Any, found: list[tuple[Part, list[Any]]], at: Any) -> Any:
+        x, y, *others = (part.run(o, *own) for part, own in found)
+        x = MADE[made](o, x)
+        for other in others:
+            x = x * o.tanh(other)
+        return ENDS[end](o, x, y, at)
+
+    return _of_parts(parts, run, places(rng, count * k, n).reshape(count, k))
+
+
 def scan(
-    seed: int, size: tuple[int, int], statistics: tuple[str, ...], names: tuple[str, ...]
-) -> Recipe:
-    """A scan along rows of the sum of `statistics` and of terms by name."""
+    seed: int, size: tuple[int, int], statistics: tuple[str, ...], terms: tuple[str, ...],
+    kind: str = "sums",
+) -> Recipe:  # fmt: skip
+    """A scan along rows of the sum of `statistics` and of terms by name: of sums or products."""
     rng = random.Random(seed)
     n, k = size
     parts = [WAYS["plain"](rng, n, k)]
     parts += [STATISTICS[name](rng, n, k) for name in statistics]
-    parts += [TERMS[name](rng, n, k) for name in names]
+    parts += [TERMS[name](rng, n, k) for name in terms]
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
         x, *others = (part.run(o, *own) for part, own in found)
         for other in others:
             x = x + o.tanh(other)
-        return o.cumsum(x, 1) * 0.1
+        return o.cumsum(x, 1) * 0.1 if kind == "sums" else o.cumprod(1 + x * 0.001, 1)
 
     return _of_parts(parts, run, np.zeros(1, np.float32))
 
@@ -184,8 +314,9 @@ def output(seed: int, size: tuple[int, int], way: str) -> Recipe:
 
 
 def windows(
-    seed: int, size: tuple[int, int, int, int], kernel: int, stride: int, padding: int, end: str
-) -> Recipe:
+    seed: int, size: tuple[int, int, int, int], kernel: int, stride: int, padding: int, end: str,
+    made: str = "plain",
+) -> Recipe:  # fmt: skip
     """A convolution of `size` (images, channels, side, channels of results), and what is added."""
     rng = random.Random(seed)
     n, c, side, f = size
@@ -198,7 +329,7 @@ def windows(
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
         x, w, y = (part.run(o, *own) for part, own in found)
-        return o.conv(x, w, stride, padding) + o.reshape(y, n, f, out, out)
+        return MADE[made](o, o.conv(x, w, stride, padding) + o.reshape(y, n, f, out, out))
 
     return _of_parts(parts, run, np.zeros(1, np.float32))
 
@@ -214,114 +345,58 @@ def _of_parts(parts: list[Part], run: Callable[..., Any], last: np.ndarray) -> R
     return Recipe(run_all, [*whole.inputs, last], 0, whole.loose)
 
 
-# What meets in each, and the program. A seed draws the numbers, and what a term leaves open.
+def beside(
+    seed: int, size: tuple[int, int], terms: tuple[str, ...], cores: tuple[str, ...], sink: str
+) -> Recipe:
+    """Terms of one matrix, what is done to it, and what becomes of that."""
+    rng = random.Random(str(seed))
+    return replace(behind(rng, terms_of(rng, *size, *terms), *cores, sink), graded=0)
+
+
+def onto(
+    seed: int, size: tuple[int, int], first: str | tuple[str, ...], terms: tuple[str, ...],
+    each: bool,
+) -> Recipe:  # fmt: skip
+    """Terms that are added at places, to `first`: a source by its name, or terms."""
+    rng = random.Random(str(seed))
+    is_source = isinstance(first, str)
+    part = SOURCES[first](rng, *size) if is_source else terms_of(rng, *size, *first)
+    sink = lambda rng, shape: scattered_of(rng, shape, each, *terms)
+    return replace(behind(rng, part._replace(ends=True), sink), graded=0)
+
+
+def chained(
+    seed: int, size: tuple[int, int], source: str, cores: tuple[str, ...], sink: str
+) -> Recipe:
+    """A program in parts (chains.py), with gradients if it has such."""
+    rng = random.Random(str(seed))
+    return behind(rng, SOURCES[source](rng, *size), *cores, sink)
+
+
+def drawn(seed: int, name: str) -> Recipe:
+    """The program of a recipe by its name, as it is drawn from a seed."""
+    return RECIPES[name](random.Random(zlib.crc32(name.encode()) + seed), 1.0)
+
+
+OF = {
+    f.__name__: f
+    for f in (
+        attention, beside, chained, drawn, kept_rows, onto, output, product, rows, scan, windows
+    )
+}  # fmt: skip
+
+
+def _program(row: dict[str, Any]) -> Recipe:
+    given = {k: _fixed(v) for k, v in row["given"].items()}
+    made = OF[row["of"]](**given)
+    return replace(made, captured=row.get("captured", False))
+
+
+def _fixed(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+_ROWS = tomllib.loads((Path(__file__).parent / "meetings.toml").read_text(encoding="utf-8"))
 MEETINGS: dict[str, Callable[[], Recipe]] = {
-    "float64_accumulation and multi_output": lambda: kept_rows(
-        50,
-        (300, 8, 400, 24),
-        "taken",
-        "mirrored",
-        "every_second",
-        "variance",
-        "two_and_largest",
-        "spread_onto",
-    ),
-    "lane_scan and nested_reduction": lambda: scan(
-        6,
-        (40, 64),
-        ("sums_of_sums_of_rows", "variances_of_whole_rows"),
-        ("sum_of_two_sums", "sums_of_sums_down"),
-    ),
-    "prefetch_packing and scatter_strips": lambda: product(
-        47, (130, 300, 320), "plain", "turned", True, "every_second", (), "spread_onto"
-    ),
-    "hoist_masks and prefetch_panels": lambda: product(
-        66, (260, 256, 96), "every_second", "every_second", True, "padded", (), "plain"
-    ),
-    "multi_output and split_digits": lambda: kept_rows(
-        11,
-        (97, 4, 400, 24),
-        "plain",
-        "taken",
-        "digits_of_rows",
-        "relu",
-        "two_and_largest",
-        "and_sums",
-    ),
-    "skip_padding and strided_lanes": lambda: windows(4, (1, 16, 5, 16), 5, 1, 1, "turned"),
-    "padded_rows and prefetch_panels": lambda: windows(8, (2, 300, 9, 17), 1, 2, 0, "digits"),
-    "masked_bounds and split_digits": lambda: attention(65, (96, 16), "plain", "digits", "masked"),
-    "float64_accumulation and prefetch_packing": lambda: kept_rows(
-        75, (97, 8, 400, 24), "masked", "plain", "plain", "variance", "sums_then", "turned"
-    ),
-    "interleaved_stores and local_intermediates": lambda: kept_rows(
-        25, (96, 4, 260, 4), "taken", "joined", "plain", "variance", "two", "turned"
-    ),
-    "split_digits and stored_statistic": lambda: kept_rows(
-        8, (40, 8, 400, 4), "plain", "digits", "every_second_row", "softmax", "two", "turned"
-    ),
-    "hoist_masks and multi_output": lambda: kept_rows(
-        15, (96, 4, 400, 16), "padded", "padded_rows", "plain", "place", "two_ways", "plain"
-    ),
-    "interleaved_stores and two_level_argmax": lambda: product(
-        93,
-        (7, 4032, 4),
-        "mirrored",
-        "plain",
-        True,
-        "plain",
-        ("places_down", "place_of_all"),
-        "spread_onto",
-    ),
-    "interleaved_stores and nested_reduction": lambda: product(
-        42, (7, 4032, 4), "turned", "every_second", True, "plain", ("sums_of_sums_down",), "plain"
-    ),
-    "nested_reduction and swapped_matmul": lambda: product(
-        13,
-        (7, 4032, 4),
-        "mirrored",
-        "digits",
-        True,
-        "plain",
-        ("sum_of_axes", "sums_of_sums_down"),
-        "plain",
-    ),
-    "nested_reduction and register_transpose": lambda: product(
-        92, (7, 4032, 5), "joined", "every_second", True, "plain", ("sums_of_sums_down",), "plain"
-    ),
-    "continued_sums and interleaved_stores": lambda: product(
-        56,
-        (7, 4032, 4),
-        "turned",
-        "joined",
-        True,
-        "plain",
-        ("sum_of_axes", "sum_of_two_sums"),
-        "plain",
-    ),
-    "continued_sums and swapped_matmul": lambda: product(
-        74,
-        (7, 4032, 5),
-        "plain",
-        "every_second",
-        True,
-        "plain",
-        ("sum_of_row_sums", "sum_of_two_sums"),
-        "spread_onto",
-    ),
-    "dual_streams and interleaved_stores": lambda: product(
-        10,
-        (3, 4032, 100),
-        "every_second",
-        "padded",
-        True,
-        "plain",
-        ("place_of_all", "sums_of_long_rows"),
-        "turned",
-    ),
-    "lane_results and skip_padding": lambda: windows(65, (1, 1000, 5, 17), 5, 2, 1, "plain"),
-    "padded_rows and stored_statistic": lambda: kept_rows(
-        14, (40, 6, 260, 16), "digits_of_rows", "joined", "turned", "softmax", "two", "turned"
-    ),
-    "fused_reduction_output and strided_lanes": lambda: output(1, (304, 516), "every_second"),
+    row["meets"]: functools.partial(_program, row) for row in _ROWS["program"]
 }

@@ -75,6 +75,9 @@ class OfTensor:
     def cat(self, parts: list[Any], axis: int) -> Any:
         return Tensor.cat(*parts, dim=axis)
 
+    def repeat(self, x: Any, times: int) -> Any:
+        return x.repeat(times, 1)
+
     def stack(self, parts: list[Any], axis: int) -> Any:
         return Tensor.stack(*parts, dim=axis)
 
@@ -194,6 +197,9 @@ class OfNumpy:
 
     def cat(self, parts: list[Any], axis: int) -> Any:
         return np.concatenate(parts, axis)
+
+    def repeat(self, x: Any, times: int) -> Any:
+        return np.tile(x, (times, 1))
 
     def stack(self, parts: list[Any], axis: int) -> Any:
         return np.stack(parts, axis)

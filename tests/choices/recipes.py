@@ -21,13 +21,15 @@ class Recipe:
     """`run(operations, *inputs)` gives results; of the first `graded` inputs, gradients too.
 
     Results are one or a tuple; `inputs` are float32, or integers; `loose` results hold half
-    precision.
+    precision. Where it is `captured`, the program is a captured function of its first input: the
+    others last from call to call.
     """
 
     run: Callable[..., Any]
     inputs: list[np.ndarray]
     graded: int = 0
     loose: bool = False
+    captured: bool = False
 
 
 Make = Callable[[random.Random, float], Recipe]
@@ -89,6 +91,14 @@ def large_product(rng, scale):
 def tall_product(rng, scale):
     n, k, m = (near(rng, size, scale) for size in (1540, 260, 512))
     return Recipe(lambda o, x, w: x @ w, [normal(rng, n, k), numbers(rng, k, m)])
+
+
+@recipe
+def product_of_repeated_rows(rng, scale):
+    """A factor that all steps share, and one whose rows come again: slices of it are alike."""
+    n, k, m = near(rng, 64, scale), 8 * rng.choice((12, 16)), near(rng, 128, scale)
+    run = lambda o, x, w, b: (x @ o.repeat(b, k), x @ o.repeat(w, k // 8))
+    return Recipe(run, [normal(rng, n, k), numbers(rng, 8, m), normal(rng, 1, m)], 3)
 
 
 @recipe

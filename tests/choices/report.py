@@ -12,6 +12,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+from treadle import Device
 from treadle.ir.choices import CHOICES, Observed
 
 __all__ = [
@@ -37,6 +38,15 @@ def kind_of(device: str) -> str:
     return "workgroups" if name == "WEBGPU" or rest.endswith("gpu") else "processors"
 
 
+@functools.cache
+def _kinds_of(device: str) -> frozenset[str]:
+    """What rows of pairs name devices by: their kind, and for some the width of vectors."""
+    kinds = {kind_of(device)}
+    if kinds == {"processors"} and Device[device].target.vector_bytes == 64:
+        kinds.add("vectors of 64 bytes")
+    return frozenset(kinds)
+
+
 def unexplained(reached: Collection[str], device: str) -> list[str]:
     """The choices that were not reached on a device and have no written reason for that."""
     return [n for n in CHOICES if n not in reached and _reason(n, device) is None]
@@ -55,8 +65,8 @@ def _fits(device: str, on: str) -> bool:
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs of reached choices that never met, have no written reason, and are not listed."""
-    listed, kind = _tried(kind_of(device)), kind_of(device)
-    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair, kind) is None]
+    listed = _tried(kind_of(device))
+    return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair, device) is None]
 
 
 def unmet_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
@@ -83,10 +93,11 @@ def _tried(kind: str) -> dict[tuple[str, str], str]:
     return {(min(one, other), max(one, other)): why for one, other, why in rows}
 
 
-def _apart(pair: tuple[str, str], kind: str) -> str | None:
+def _apart(pair: tuple[str, str], device: str) -> str | None:
     """Why two choices cannot meet in a kernel; None where nobody has said so."""
+    kind, kinds = kind_of(device), _kinds_of(device)
     for row in REASONS["apart"]:
-        if kind not in row.get("on", [kind]):
+        if kinds.isdisjoint(row.get("on", kinds)):
             continue
         for one, other in (pair, pair[::-1]):
             if _among(one, row["one"]) and _among(other, row["other"]):

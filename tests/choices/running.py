@@ -14,7 +14,7 @@ from unittest import mock
 
 import numpy as np
 
-from treadle import Context, Device, Tensor
+from treadle import Context, Device, Tensor, TinyJit
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
@@ -37,6 +37,7 @@ SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
 FINE, LOOSE = 2e-4, 2e-2  # of the largest element; the kernels are held to less each
 LEAST = 1.0  # of what normal numbers become; smaller ones are differences of such
 STEP, SLOPE = 1e-7, 2e-3  # short: few numbers pass a kink or change places on the way
+CALLS = 3  # of a captured function: the first, the one that is captured, and a replay
 FLAT = 0.2  # gradients that are less are differences of such that are not; more of many numbers
 
 
@@ -80,7 +81,10 @@ def run_recipe(name: str, seed: int, device: str) -> Observed:
 def run_program(program: Recipe, seed: int, device: str) -> Observed:
     """Run a recipe with weights of `seed`. Raises where anything is wrong."""
     with observing() as seen, Context(CHECK_KERNELS=1):
-        compared(program, device, np.random.default_rng(seed))
+        if program.captured:
+            compared_captured(program, device)
+        else:
+            compared(program, device, np.random.default_rng(seed))
     return seen
 
 
@@ -102,15 +106,36 @@ def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
         gradients = [tensor.grad for tensor in tensors[: recipe.graded]]
     Tensor.realize(*results, *(grad for grad in gradients if grad is not None))
     for result, right in zip(results, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
-        expected = np.asarray(right, np.float64)
-        allowed = (LOOSE if recipe.loose else FINE) * max(LEAST, np.abs(expected).max(initial=0))
-        np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=allowed)
+        _compare(result, right, recipe.loose)
     if recipe.graded:
         found = [
             np.zeros(x.shape, np.float32) if grad is None else grad.numpy()
             for x, grad in zip(recipe.inputs, gradients, strict=False)
         ]
         _compare_slope(recipe, wide, weights, found, rng)
+
+
+def compared_captured(recipe: Recipe, device: str) -> None:
+    """The values of a captured function of the first input beside NumPy's, call by call."""
+    first, *others = (Tensor(array, device=device).realize() for array in recipe.inputs)
+    step = TinyJit(lambda x: _realized(recipe.run(OfTensor(), x, *others)))
+    for call in range(CALLS):
+        array = recipe.inputs[0] * np.float32(1 - 0.25 * call)
+        found = step(first if call == 0 else Tensor(array, device=device).realize())
+        wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+        wide[0] = array.astype(np.float64)
+        for result, right in zip(found, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
+            _compare(result, right, recipe.loose)
+
+
+def _realized(results: Any) -> list[Tensor]:
+    return [x.realize() for x in _listed(results)]
+
+
+def _compare(result: Tensor, right: Any, is_loose: bool) -> None:
+    expected = np.asarray(right, np.float64)
+    allowed = (LOOSE if is_loose else FINE) * max(LEAST, np.abs(expected).max(initial=0))
+    np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=allowed)
 
 
 def _listed(results: Any) -> list[Any]:

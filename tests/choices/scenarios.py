@@ -296,7 +296,7 @@ def in_textures(device: str) -> None:
 @scenario
 def half_attention(device: str) -> None:
     """Attention of halves and its gradients, which matrix units compute: at once, and after it."""
-    for t, d, is_computed_before in ((64, 32, True), (128, 64, False)):
+    for t, d, is_computed_before in ((64, 32, True), (128, 64, False), (96, 128, True)):
         numbers = [_numbers(t, d, seed=n).astype(np.float16) for n in range(4)]
         q, k, v, weights = (x.astype(np.float64) for x in numbers)
         scores = np.where(np.tril(np.ones((t, t), bool)), q @ k.T / np.sqrt(d), -np.inf)
@@ -330,6 +330,56 @@ def products_of_many_steps(device: str) -> None:
         terms = np.abs(x).astype(np.float64) @ np.abs(y).astype(np.float64)
         allowed = np.finfo(np.float32).eps * terms.max() + np.finfo(kind).eps * expected.max()
         np.testing.assert_allclose(found.float().numpy(), expected, rtol=0, atol=allowed)
+
+
+_HIDDEN = 5  # every fifth step of a product counts for nothing
+
+# Rows of a product, as a function of a tensor.
+_WAYS: dict[str, Callable[[Tensor], Tensor]] = {
+    "plain": lambda t: t,
+    "padded": lambda t: t[:, 1:-2].pad(((0, 0), (1, 2))),
+    "digits": lambda t: t.reshape(-1, 16, t.shape[1]).permute(1, 0, 2).reshape(*t.shape),
+    "batch": lambda t: t.reshape(-1, 16, t.shape[1]),
+}
+
+
+def _products(device: str, kind: type, size: tuple[int, int, int], *ways: str) -> None:
+    n, k, m = size
+    x, y = (_numbers(*shape) * 0.1 for shape in ((n, k), (k, m)))
+    for way in ways:
+        a, b = (Tensor(v.astype(kind), device=device).realize() for v in (x, y))
+        rows = _WAYS.get(way, _WAYS["plain"])
+        found = _masked(a, b) if way == "hidden" else rows(a) @ b
+        wide = rows(Tensor(x.astype(kind))).numpy().reshape(n, k).astype(np.float64)
+        if way == "hidden":
+            wide[:, ::_HIDDEN] = 0
+        right = wide @ y.astype(kind).astype(np.float64)
+        allowed = (100 * np.finfo(np.float32).eps + np.finfo(kind).eps) * np.abs(right).max()
+        np.testing.assert_allclose(found.float().numpy().reshape(n, m), right, rtol=0, atol=allowed)
+
+
+def _masked(a: Tensor, b: Tensor) -> Tensor:
+    """Their product, as a sum of terms under a mask."""
+    (n, k), (_, m) = a.shape, b.shape
+    shown = (Tensor.arange(k, device=a.device) % _HIDDEN > 0).reshape(1, k, 1)
+    factors = a.float().reshape(n, k, 1) * b.float().reshape(1, k, m)
+    return shown.where(factors, 0.0).sum(1)
+
+
+@scenario
+def products_of_halves(device: str) -> None:
+    """Products of halves, which matrix units compute, of rows that come about in several ways."""
+    _products(device, np.float16, (64, 96, 64), *_WAYS, "hidden")
+
+
+@scenario
+def products_of_many_results(device: str) -> None:
+    """Products whose tiles are so large that their slices are more than a kernel may declare."""
+    group = Device[device].target.workgroup
+    if group is None or group.declared_bytes is None:
+        return
+    _products(device, np.float16, (2048, 128, 1024), "plain")
+    _products(device, np.float32, (2048, 128, 1024), "hidden", "digits", "batch")
 
 
 def opens(device: str) -> str | None:

@@ -103,7 +103,7 @@ TERMS: dict[str, Term] = {
     ),
     "largest_of_rows": lambda rng, n, k: Part(lambda o, x: o.max(x, -1), [normal(rng, n, 90)], 1),
     "places_of_rows": lambda rng, n, k: Part(
-        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 700)], 0, True
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1100)], 0, True
     ),
     "variances_of_rows": lambda rng, n, k: Part(lambda o, x: o.var(x, -1), [normal(rng, n, 90)], 1),
     "sums_of_columns": lambda rng, n, k: Part(lambda o, x: o.sum(x, 0), [normal(rng, 30, k)], 1),
@@ -187,7 +187,7 @@ NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
 def _number(name: str, rng: random.Random) -> Part:
     """One number, which nearly every kernel can compute for itself."""
     number, ends = NUMBERS[name], name == "place_of_all"
-    size = 1 << 15 if name == "sum_of_many" else rng.choice((300, 1003))
+    size = 1 << 15 if name == "sum_of_many" else rng.choice((300, 1103))
     return Part(
         lambda o, x: o.reshape(number(o, x), 1, 1), [normal(rng, 1, size)],
         0 if ends else 1, ends,

@@ -26,6 +26,7 @@ from treadle.lower.multi_buffering import (
     stored_part,
 )
 from treadle.lower.registers import lower_reduces
+from treadle.lower.stage import lower_stages
 
 from .programs import meaning, run
 
@@ -136,14 +137,29 @@ def test_one_buffer_is_no_pipeline():
     ("value", "message"),
     [
         (slices(X, J, 2) * slices(Y, J, 3), "have .2, 3. buffers"),
-        (slices(X, J, 2).substitute({S: Node.index(0)}), "without a loop around it"),
         (slices(X, J, 2).substitute({F: Node.range(8, 3)}), "is filled in loops"),
     ],
-    ids=["two sizes", "no loop", "a loop inside"],
+    ids=["two sizes", "a loop inside"],
 )
 def test_what_is_no_pipeline_is_refused(value, message):
     with pytest.raises(InternalError, match=message):
         lower_buffered_stages(kernel(value))
+
+
+@pytest.mark.parametrize("others", [1, 3], ids=["alone", "beside slices"])
+def test_what_no_loop_changes_is_filled_once_before_the_loop(others):
+    row = slices(Y, 7 - J, 3).substitute({S: Node.index(0)})
+    value = row * (slices(X, J, others) if others > 1 else Node(Op.LOAD, F32, (X, S * 8 + J)))
+    root = kernel(value)
+    found, scratch = lower_stages(root, 3)
+    assert not scratch
+    assert sorted(n.arg.size for n in of(found, Op.LOCAL)) == [8, 24][: 1 + (others > 1)]
+    fills = [s for s in of(found, Op.STORE) if s.src[0] is not OUT]
+    (once,) = (s for s in fills if Y in s.toposort())
+    assert S not in once.toposort()
+    memory = {slot: RANDOM.integers(-9, 9, STEPS * 8).astype(np.float32) for slot in range(3)}
+    phases = linearize(lower_reduces(expand(found)), work_items=2, has_groups=True)
+    np.testing.assert_array_equal(run(phases, memory)[0], meaning(root, memory)[0])
 
 
 ROWS = Node.range(16, 3)

@@ -12,6 +12,9 @@ All STAGEs of one loop share its WAIT. One meeting of the work items a step is e
 for all of them may be read, and the buffer that is filled next is the one that all have read. The
 last steps fill buffers that nobody reads, so that the count of groups is right to the end.
 
+What no loop changes is one slice, which is there before the loop: lower/stage.py fills it, as it
+does what has one buffer. Such is a factor that a product's steps repeat, a row that is expanded.
+
 Filling is STOREs, ASYNCHRONOUS ones where the STAGE says "copies": those happen some time before
 the WAIT. A renderer may make ordinary STOREs of them, which the WAIT covers as well.
 """
@@ -43,9 +46,10 @@ _NONE = Node.index(0)
 def lower_buffered_stages(root: Node) -> Node:
     """`root` with STAGEs in several buffers as LOADs of LOCAL memory that is filled ahead."""
     loops: dict[Node, dict[Key, Node]] = {}
-    stages = [n for n in root.toposort() if _is_pipeline(n)]
-    for stage in stages:
-        loops.setdefault(_loop_of(stage), {}).setdefault(stored_part(stage), stage)
+    found = {n: _loop_of(n) for n in root.toposort() if _is_pipeline(n)}
+    stages = {stage: loop for stage, loop in found.items() if loop is not None}
+    for stage, loop in stages.items():
+        loops.setdefault(loop, {}).setdefault(stored_part(stage), stage)
     ready: dict[Key, tuple[Node, Node]] = {}
     for loop, filled in loops.items():
         memory = {
@@ -56,12 +60,12 @@ def lower_buffered_stages(root: Node) -> Node:
         if any(s.arg.fill == "copies" for s in filled.values()):
             take("asynchronous_copies")
         ready |= _pipeline(loop, filled, memory)
-    found = {}
+    loads = {}
     for stage in stages:
         memory, first = ready[stored_part(stage)]
         place = place_in(stage, Stage.of(stage).read, first)
-        found[stage] = Node(Op.LOAD, stage.dtype, (memory, place))
-    return root.substitute(found)
+        loads[stage] = Node(Op.LOAD, stage.dtype, (memory, place))
+    return root.substitute(loads)
 
 
 def stored_part(stage: Node) -> Key:
@@ -117,18 +121,15 @@ def _is_pipeline(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.buffers > 1 and node.arg.fill != "boxes"
 
 
-def _loop_of(stage: Node) -> Node:
-    """The innermost loop that what is stored depends on: its steps are the slices."""
+def _loop_of(stage: Node) -> Node | None:
+    """The innermost loop that what is stored depends on: its steps are the slices. None: of one."""
     slice_ = Stage.of(stage)
     part = Node.sink((slice_.value, slice_.gate, *slice_.filled))
     inside = frozenset(slice_.loops)
     if any(r.arg.kind == "loop" for r in inside):
         raise InternalError(f"a pipeline is filled in loops: {stage!r}")
     around = (r for r in free_ranges(part)[part] - inside if r.arg.kind == "loop")
-    found = max(around, key=lambda r: r.arg.number, default=None)
-    if found is None:
-        raise InternalError(f"a pipeline without a loop around it: {stage!r}")
-    return found
+    return max(around, key=lambda r: r.arg.number, default=None)
 
 
 def _memory(stage: Node, number: int) -> Node:
