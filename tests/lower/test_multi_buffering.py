@@ -158,7 +158,7 @@ def test_what_no_loop_changes_is_filled_once_before_the_loop(others):
     (once,) = (s for s in fills if Y in s.toposort())
     assert S not in once.toposort()
     memory = {slot: RANDOM.integers(-9, 9, STEPS * 8).astype(np.float32) for slot in range(3)}
-    phases = linearize(lower_reduces(expand(found)), work_items=2, has_groups=True)
+    phases = linearize(lower_reduces(expand(found)), work_items=2, has_workgroups=True)
     np.testing.assert_array_equal(run(phases, memory)[0], meaning(root, memory)[0])
 
 
