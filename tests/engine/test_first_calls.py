@@ -121,3 +121,22 @@ def test_an_interrupted_first_call_leaves_the_next_one_a_first_call():
         add(Tensor([1.0]).realize())
     for _ in range(3):
         assert add(Tensor([1.0]).realize()).tolist() == [2.0]
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_states_that_begin_as_one_constant_are_captured_at_once(count):
+    states = [Tensor(0.0) for _ in range(count)]
+
+    @TinyJit
+    def step(x):
+        for number, state in enumerate(states):
+            state.assign(state + number)
+        return (x + 1).realize()
+
+    for _ in range(3):
+        step(Tensor([1.0]).realize())
+    capture = step._capture
+    assert capture is not None
+    step(Tensor([1.0]).realize())
+    assert step._capture is capture
+    assert [state.item() for state in states] == [4.0 * number for number in range(count)]

@@ -29,6 +29,7 @@ from ..runtime.base import CallList, Launch
 from .arguments import Signature, is_traced, memories_of, over, refreshed
 from .change_counters import changes
 from .devices import Device, Placement
+from .effects import copied
 from .memory import Memory, adopt, buffers_of, from_host, memory_of, moment, read
 from .prepacked import Kept, Room
 from .realized import (
@@ -363,18 +364,15 @@ def graphs_around() -> dict[Node, Placement]:
 
 
 def _compute(storages: list[Storage]) -> None:
-    """Bring the storages into memory that writes can go to."""
+    """Bring the storages into memory that writes can go to: each into its own."""
     nodes = realize([(storage.node, storage.device) for storage in storages])
-    alone: list[Storage] = []
     for storage, node in zip(storages, nodes, strict=True):
         if storage.is_graded:
             continue
         storage._show(node)
-        if bases_to_write(storage) is None:
-            alone.append(storage)
-    copies = [(Node(Op.CONTIGUOUS, s.node.dtype, (s.node,)), s.device) for s in alone]
-    for storage, node in zip(alone, realize(copies), strict=True):
-        storage._show(node)
+        if bases_to_write(storage) is None:  # it is another one's, whose values are the same
+            names = [copied(memory_of(base.arg), is_told=False) for base in buffers_of(node)]
+            storage._show(over(node, names))
 
 
 def _renamed(holder: Captured) -> list[tuple[Node, Node]]:
