@@ -99,20 +99,26 @@ class Direct:
         given: Sequence[Tensor], wanted: Sequence[torch.Tensor],
     ) -> None:  # fmt: skip
         self._captured = captured
-        self._given = [(t.shape, t.stride(), t.dtype, _kind_of(t.dtype).itemsize) for t in tensors]
+        self._given = [
+            (t.shape, t.stride(), t.dtype, _kind_of(t.dtype).itemsize, _is_over(own, t))
+            for t, own in zip(tensors, given, strict=True)
+        ]
         self._wanted = [(tuple(t.shape), _dense(t), t.stride(), t.dtype) for t in wanted]
-        self._is_known = all(map(_is_over, given, tensors))
 
     def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
         """The results; None where a call has to be looked at, and nothing was done."""
-        if not self._is_known:
-            return None
         addresses: list[int] = []
-        for tensor, (shape, strides, dtype, itemsize) in zip(tensors, self._given, strict=True):
-            address = tensor.data_ptr()
+        copies: list[torch.Tensor] = []  # which live as long as the kernels run
+        for tensor, known in zip(tensors, self._given, strict=True):
+            shape, strides, dtype, itemsize, is_over = known
             if tensor.shape != shape or tensor.stride() != strides or tensor.dtype is not dtype:
                 return None
-            if not address or address % itemsize or tensor.is_neg():
+            if tensor.is_neg():
+                return None
+            if not is_over:  # what has gaps is captured as a copy without them
+                copies.append(tensor := tensor.contiguous())
+            address = tensor.data_ptr()
+            if not address or address % itemsize:
                 return None
             addresses.append(address)
         made = [torch.empty_strided(size, d, dtype=kind) for size, d, _, kind in self._wanted]
