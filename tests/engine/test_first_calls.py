@@ -1,10 +1,13 @@
 """The first call of a captured function runs the kernels that all later calls run."""
 
+import threading
+
 import numpy as np
 import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, nn
 from treadle.bench.cold_start.programs import PROGRAMS
+from treadle.engine.storages import capturing, first_call
 
 
 class Classifier:
@@ -119,6 +122,7 @@ def test_an_interrupted_first_call_leaves_the_next_one_a_first_call():
 
     with pytest.raises(KeyboardInterrupt):
         add(Tensor([1.0]).realize())
+    assert first_call.value is None
     for _ in range(3):
         assert add(Tensor([1.0]).realize()).tolist() == [2.0]
 
@@ -140,3 +144,25 @@ def test_states_that_begin_as_one_constant_are_captured_at_once(count):
     step(Tensor([1.0]).realize())
     assert step._capture is capture
     assert [state.item() for state in states] == [4.0 * number for number in range(count)]
+
+
+def test_a_first_call_is_one_of_its_thread_alone():
+    entered, left, seen = threading.Event(), threading.Event(), []
+
+    @TinyJit
+    def slow(x):
+        entered.set()
+        left.wait(60)
+        return (x * 3).realize()
+
+    thread = threading.Thread(target=lambda: seen.append(slow(Tensor([2.0]).realize()).tolist()))
+    thread.start()
+    assert entered.wait(60)
+    assert not capturing.is_repeated
+    data = Tensor([1.0, 2.0]).realize() + 1
+    quick = TinyJit(lambda x: (x + data).realize())
+    assert [quick(Tensor([1.0]).realize()).tolist() for _ in range(3)] == [[3.0, 4.0]] * 3
+    left.set()
+    thread.join()
+    assert seen == [[6.0]]
+    assert not capturing.is_repeated

@@ -84,7 +84,15 @@ from .prepacked import expect_replays
 from .realized import is_backed, next_number, resolve
 from .run import on_compute, on_interpret, realize
 from .steps import HostCall, Step, Transfer, listeners
-from .storages import Captured, FirstCall, capturing, is_behind, next_storage, storage_of
+from .storages import (
+    Captured,
+    FirstCall,
+    capturing,
+    first_call,
+    is_behind,
+    next_storage,
+    storage_of,
+)
 from .variables import bind_holders, sizes_with
 
 __all__ = ["TinyJit", "jit"]
@@ -114,9 +122,9 @@ def _listen_to_interpreter() -> None:
 
 
 def _compute_what_was_before(nodes: Sequence[Node]) -> None:
-    first = capturing.first
+    first = first_call.value
     if first is not None and (pending := made_around(first.outside, nodes)):
-        with capturing.suspended():
+        with first_call.of(None), capturing.suspended():
             realize(pending)
     if not isinstance(capture := capturing.active, Capture):
         return
@@ -279,12 +287,11 @@ class TinyJit(Generic[P, R]):
         """
         function: Callable[..., R] = self.function
         compute_written()
-        around, begin = capturing.first, moment()
+        around, begin = first_call.value, moment()
         first = FirstCall(graphs_around(), next_number())
         inputs = [memory for node in nodes for memory in memories_of(node)]
         try:
-            capturing.first = first
-            with expect_replays(inputs, (0, 0)):
+            with first_call.of(first), expect_replays(inputs, (0, 0)):
                 result = function(*args, **kwargs)
                 compute_left(first, result)
                 compute_written()
@@ -292,7 +299,6 @@ class TinyJit(Generic[P, R]):
         finally:
             if around is not None:
                 around.writes |= first.writes
-            capturing.first = around
             self._before[:] = begin, moment()
             self._writes = bool(first.writes)
 

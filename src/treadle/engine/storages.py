@@ -28,7 +28,7 @@ from ..ir.op import Op
 from ..ir.shape import Shape
 from ..ir.versions import stored_below
 from ..ir.views import operand
-from .call_scope import is_running
+from .call_scope import ValueOfCall, is_running
 from .change_counters import changes
 from .realized import Holder, holders, resolve
 
@@ -38,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Captured", "FirstCall", "Moves", "Storage", "Stored", "base_of", "bases_to_write",
-    "capturing", "claimed", "held_nodes", "is_behind", "is_last", "next_storage", "on_the_way",
-    "overwritten", "rename", "shown", "storage_of", "written",
+    "capturing", "claimed", "first_call", "held_nodes", "is_behind", "is_last", "next_storage",
+    "on_the_way", "overwritten", "rename", "shown", "storage_of", "written",
 ]  # fmt: skip
 
 Moves: TypeAlias = tuple[tuple[Op, Any], ...]  # op and arg, the innermost first
@@ -247,6 +247,10 @@ class FirstCall:
     writes: set[Storage] = field(default_factory=set)
 
 
+# The first call that runs in this thread.
+first_call = ValueOfCall[FirstCall | None]()
+
+
 class _Active(threading.local):
     """The capture that runs in this thread.
 
@@ -254,7 +258,6 @@ class _Active(threading.local):
     before any line of what tidies up.
     """
 
-    first: FirstCall | None = None
     _active: Capturing | None = None
     _call: FrameType | None = None
 
@@ -270,7 +273,7 @@ class _Active(threading.local):
     @property
     def is_repeated(self) -> bool:
         """Whether what runs is a function that will be replayed: its first call, or a capture."""
-        return self.first is not None or self.active is not None
+        return first_call.value is not None or self.active is not None
 
     def begin(self, capture: Capturing) -> None:
         """The call of this function runs what is captured, until it returns or calls `end`."""
@@ -285,12 +288,12 @@ class _Active(threading.local):
     @contextlib.contextmanager
     def suspended(self) -> Iterator[None]:
         """A block in which nothing is captured."""
-        before = self._active, self.first
+        before = self._active
         try:
-            self._active = self.first = None
+            self._active = None
             yield
         finally:
-            self._active, self.first = before
+            self._active = before
 
 
 capturing = _Active()

@@ -219,9 +219,12 @@ def _is_symbolic(value: object) -> bool:
     return not all(isinstance(size, int) for size in sizes)
 
 
-def _known(given: Any) -> Layout | int:
+def _known(given: object) -> Layout | int:
     """The layout of a tensor; a number is what it is."""
-    return Layout.of(given) if isinstance(given, torch.Tensor) else given
+    if isinstance(given, torch.Tensor):
+        return Layout.of(given)
+    assert isinstance(given, int)
+    return given
 
 
 def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:

@@ -23,6 +23,7 @@ from ..engine.storages import (
     bases_to_write,
     capturing,
     claimed,
+    first_call,
     on_the_way,
     overwritten,
     shown,
@@ -173,8 +174,8 @@ def write(tensor: State, value: Node, part: Moves = ()) -> None:
         storage = storage_of(tensor)
         if capturing.active is not None:
             capturing.active.wrote(storage, tensor)
-        if capturing.first is not None:
-            capturing.first.writes.add(storage)
+        if (first := first_call.value) is not None:
+            first.writes.add(storage)
         moves = (tensor._moves or ()) + part
         new = _with_part(storage, moves, value) if moves else _with_all(storage, value)
         storage._show(new)

@@ -12,9 +12,12 @@ from __future__ import annotations
 import copy
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, cast
+
+if TYPE_CHECKING:
+    import torch
 
 __all__ = ["MODES", "SIDES", "Row", "measured", "table"]
 
@@ -58,18 +61,23 @@ def measured(model: str, mode: str, sides: Sequence[str]) -> Row:
     return Row(model, mode, {s: statistics.median(t) for s, t in times.items()}, first)
 
 
-def _training(model: Any, call: Any, inputs: dict[str, Any]) -> Callable[[], object]:
+def _training(
+    model: torch.nn.Module, call: Callable[..., object], inputs: Mapping[str, torch.Tensor]
+) -> Callable[[], object]:
     def step() -> object:
         model.zero_grad(set_to_none=True)
         found = call(**inputs)
-        loss = getattr(found, "logits", found).float().square().mean()
+        logits = cast("torch.Tensor", getattr(found, "logits", found))
+        loss = logits.float().square().mean()
         loss.backward()
         return loss
 
     return step
 
 
-def _inference(call: Any, inputs: dict[str, Any]) -> Callable[[], object]:
+def _inference(
+    call: Callable[..., object], inputs: Mapping[str, torch.Tensor]
+) -> Callable[[], object]:
     import torch
 
     def step() -> object:

@@ -6,7 +6,6 @@ model, inputs = MODELS["BERT"]()
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import torch
 
@@ -104,7 +103,7 @@ def _vit() -> Made:
     return model, {"x": torch.randn(BATCH, 3, 64, 64)}
 
 
-MODELS: dict[str, Callable[[], Any]] = {
+MODELS: dict[str, Callable[[], Made]] = {
     "BERT": _bert,
     "GPT-2": _gpt2,
     "Llama": _llama,

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 from pathlib import Path
-from typing import Any
 
 __all__ = ["declare"]
 
@@ -17,7 +16,7 @@ _ASKED_FOR = (
     "nms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
     "qnms(Tensor dets, Tensor scores, float iou_threshold) -> Tensor",
 )
-_declared: list[Any] = []  # which lives as long as the operators do
+_declared: list[object] = []  # which lives as long as the operators do
 
 
 def declare() -> None:
