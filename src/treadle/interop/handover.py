@@ -7,7 +7,7 @@
 
 DLPack does the same for tensors of any kind, but takes several times as long, and a small model
 spends more time on that than on its arithmetic. A training step has hundreds of tensors that go in
-or out: to look at each costs a microsecond, to make a Tensor of it ten.
+or out: to look at each costs far less than to make a Tensor of it.
 """
 
 from __future__ import annotations
