@@ -75,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--only", metavar="WORDS", help="groups, rows whose name has one of WORDS")
     bench.add_argument("--peers", metavar="NAMES", help="peers to run beside (default: installed)")
     bench.add_argument("--quick", action="store_true", help="small sizes, few runs: a smoke test")
+    bench.add_argument("--seed", metavar="TEXT", help="of random shapes (default: the commit)")
     cache = _command(commands, _cache, "the compiled kernels kept on disk")
     cache.add_argument("--clear", action="store_true", help="remove them")
     add_commands(commands)
@@ -202,15 +203,16 @@ def _bench(options: argparse.Namespace) -> int:
     only, peers = _words(options.only), _words(options.peers)
     if options.instructions is not None:
         return _bench_held(options, peers)
-    return run(only=only, peers=peers, quick=options.quick, json_wanted=options.json)
+    return run(only, peers, options.quick, options.json, options.seed)
 
 
 def _bench_held(options: argparse.Namespace, peers: list[str] | None) -> int:
     from .bench.instructions import run_held
 
     flags = [f"--{name}" for name in ("json", "quick") if getattr(options, name)]
-    only = [] if options.only is None else [f"--only={options.only}"]
-    return run_held(options.instructions, peers, [*flags, *only])
+    given = {name: getattr(options, name) for name in ("only", "seed")}
+    texts = [f"--{name}={text}" for name, text in given.items() if text is not None]
+    return run_held(options.instructions, peers, [*flags, *texts])
 
 
 def _words(text: str | None) -> list[str] | None:

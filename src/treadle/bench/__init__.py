@@ -13,6 +13,7 @@ from ..errors import UserError
 from ..helpers import tqdm
 from .beam import measure_beam, searched_rows
 from .devices import overheads_here
+from .drawn import GROUP, drawn_rows, seed_of_version
 from .footprint import footprint, measured_programs
 from .machine import ceilings, describe_machine
 from .measure import measure
@@ -27,6 +28,7 @@ __all__ = ["run"]
 
 ALWAYS = ("treadle", "treadle lazy", "bandwidth")
 ROUNDS, QUICK_ROUNDS = 31, 3
+EACH, QUICK_EACH = 18, 1  # random rows of a family
 LINE = 80  # characters of a line that lists rows
 INTERRUPTED = 130  # what a shell reports for Ctrl-C
 BUDGET, QUICK_BUDGET = 2.0, 0.1  # seconds for the rounds of one row
@@ -37,6 +39,7 @@ def run(
     peers: Sequence[str] | None = None,
     quick: bool = False,
     json_wanted: bool = False,
+    seed: str | None = None,
 ) -> int:
     """Measure and print. Returns 1 if treadle itself failed a row, else 0.
 
@@ -44,10 +47,12 @@ def run(
     `peers` None takes those that are installed, each in the rows where it takes part. Ctrl-C ends
     the measuring: what there is by then is printed, and 130 returned. Raises UserError for a peer
     that is unknown or not installed, and where no row is left. Searches, which take minutes, run
-    where `only` asks for them, by "beam" or by a word that begins so.
+    where `only` asks for them, by "beam" or by a word that begins so; random shapes likewise.
+    `seed` draws those, else the commit does.
     """
     _check_peers(peers or ())
     chosen = [w for w in works(quick) if _wanted(w.group, w.name, only)]
+    chosen += _drawn(only, quick, seed)
     costs = [o for o in overheads_here(quick) if _wanted("latency", o.name, only)]
     programs = [w for w in measured_programs(quick) if _wanted("peak memory", w.name, only)]
     beams = [name for name in searched_rows(quick) if _is_asked_for(name, only)]
@@ -55,7 +60,10 @@ def run(
         raise UserError(f"no row matches {', '.join(only or ())}; the rows are:\n{_known(quick)}")
     limits = ceilings(quick)
     rounds, budget = (QUICK_ROUNDS, QUICK_BUDGET) if quick else (ROUNDS, BUDGET)
-    report = Report(describe_machine(), limits, [], [], [])
+    machine = describe_machine()
+    if any(work.group == GROUP for work in chosen):
+        machine["random shapes"] = f"of seed {seed or seed_of_version()}"
+    report = Report(machine, limits, [], [], [])
     ended = False
     try:
         for work in tqdm(chosen, "measuring"):
@@ -76,6 +84,14 @@ def run(
 def _wanted(group: str, name: str, only: Sequence[str] | None) -> bool:
     words = [word.lower() for word in only or ()]
     return only is None or group in words or any(word in name.lower() for word in words)
+
+
+def _drawn(only: Sequence[str] | None, quick: bool, seed: str | None) -> list[Work]:
+    """The rows of random shapes that are asked for."""
+    if not any(word.lower().startswith(GROUP) for word in only or ()):
+        return []
+    rows = drawn_rows(seed or seed_of_version(), QUICK_EACH if quick else EACH, quick)
+    return [work for work in rows if _is_asked_for(work.name, only)]
 
 
 def _is_asked_for(name: str, only: Sequence[str] | None) -> bool:

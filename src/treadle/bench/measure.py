@@ -4,15 +4,20 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from .libraries.base import Library, NotOffered
 from .results import WorkResult
 from .timing import interleave
 from .work import Work
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["measure"]
 
 CAPTURED = 3  # calls, behind which a TinyJit replays: what can go wrong has done so by then
+SAME = 1e-3  # of the largest number: what shows that two libraries have done the same work
 
 
 def measure(
@@ -20,15 +25,19 @@ def measure(
 ) -> WorkResult:
     """Seconds of each library for one run of `work`, over `rounds` or `budget` seconds.
 
-    A library that has no form of it is left out; one that fails is, with its reason.
+    A library that has no form of it is left out; one that fails is, with its reason. So is one
+    whose numbers are not those of the first one, where the row's numbers are `compared`.
     """
-    result, runs = WorkResult(work, {}), {}
+    result, runs, numbers = WorkResult(work, {}), {}, {}
     for name, library in libraries.items():
         # One peer that cannot do a row, or treadle itself, must not cost all other numbers.
         try:
             prepared = library().prepare(work)
             for _ in range(CAPTURED):
-                prepared()
+                found = prepared()
+            if work.compared:
+                numbers[name] = library().arrays(found)[0]
+                _agree(numbers)
             runs[name] = prepared
         except NotOffered:
             continue
@@ -40,3 +49,19 @@ def measure(
     runs.clear()
     gc.collect()
     return result
+
+
+def _agree(numbers: Mapping[str, np.ndarray]) -> None:
+    """Raises ValueError where the last library's numbers are not the first one's."""
+    import numpy as np
+
+    (first, ours), *_ = numbers.items()
+    last, theirs = list(numbers.items())[-1]
+    if ours.shape != theirs.shape:
+        raise ValueError(f"{last} gives {theirs.shape} where {first} gives {ours.shape}")
+    bound = SAME * float(np.abs(ours).max(initial=0))
+    if not np.allclose(theirs, ours, rtol=0, atol=bound):
+        worst = float(np.abs(theirs.astype(float) - ours.astype(float)).max())
+        raise ValueError(
+            f"{last} is up to {worst:.3g} off {first}, whose largest is {bound / SAME:.3g}"
+        )

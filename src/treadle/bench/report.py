@@ -9,6 +9,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from .drawn import GROUP, LEAST, PEER, SHORTEST, WANTED
 from .machine import Ceilings
 from .peers import PEERS
 from .results import BeamResult, Footprint, FootprintResult, OverheadResult, WorkResult
@@ -87,6 +88,9 @@ def as_text(report: Report) -> str:
         lines += ["", *_work_table(limits, works)]
     if any(result.work.bars for result in report.works):
         lines += ["", NOTE, "", *_group_table(report)]
+    drawn = [result for result in report.works if result.work.group == GROUP]
+    if drawn:
+        lines += ["", *_drawn_summary(drawn, limits)]
     if report.overheads:
         lines += ["", *_overhead_table(report.overheads)]
     if report.footprints:
@@ -166,6 +170,38 @@ def _group_table(report: Report) -> list[str]:
             "-" if bar is None else f"{bar:g}", "-" if bar is None else _met(mean, bar),
         ])  # fmt: skip
     return markdown(["group", "rows that meet their bars", "geometric mean", "bar", "met"], rows)
+
+
+def _drawn_summary(results: Sequence[WorkResult], limits: Ceilings) -> list[str]:
+    """How many random shapes are as fast as PyTorch, and those that fall short, the worst first.
+
+    What PyTorch does in less than SHORTEST is a matter of calls, which other rows measure.
+    """
+    counted = [
+        (ratio, result)
+        for result in results
+        if (ratio := result.ratio(PEER)) and (result.median(PEER) or 0.0) >= SHORTEST
+    ]
+    if not counted:
+        return [f"no random shape has a time of {PEER} of {SHORTEST * 1e6:.0f} µs or more"]
+    reached = [ratio for ratio, _ in counted if ratio >= 1]
+    share, least = len(reached) / len(counted), min(ratio for ratio, _ in counted)
+    mean = statistics.geometric_mean(ratio for ratio, _ in counted)
+    line = (
+        f"random shapes: {len(reached)} of {len(counted)} at least as fast as {PEER}, {share:.0%} "
+        f"(wanted {WANTED:.0%}); the least {least:.2f} (wanted {LEAST}); geometric mean {mean:.2f}"
+    )
+    short = sorted((pair for pair in counted if pair[0] < 1), key=lambda pair: pair[0])
+    rows = [[r.work.name, f"{ratio:.2f}", _ms(r.median("treadle")), _percent(r.share(limits))]
+            for ratio, r in short]  # fmt: skip
+    return [
+        line,
+        *(
+            ["", *markdown(["falls short", "ratio", "treadle ms", "of ceiling"], rows)]
+            if rows
+            else []
+        ),
+    ]
 
 
 def _side(result: WorkResult) -> str:

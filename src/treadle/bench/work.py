@@ -140,6 +140,8 @@ class Work:
     random: bool = False
     repeat: int = 1  # runs that are started before they are waited for
     film: int = 1  # inputs that a run goes through, each with a result that stays until the next
+    peers: tuple[str, ...] = ()  # those that take part where nobody asked for any; all: empty
+    compared: bool = False  # whether the libraries' numbers must agree before any time counts
 
     @property
     def count(self) -> int:

@@ -168,6 +168,37 @@ class Torch(Library["torch.Tensor"]):
     ) -> torch.Tensor:
         return self.functional.scaled_dot_product_attention(q, k, v, is_causal=causal)
 
+    def masked_attention(
+        self,
+        q: torch.Tensor,
+        k: torch.Tensor,
+        v: torch.Tensor,
+        mask: torch.Tensor | None,
+        causal: bool,
+        grouped: bool,
+    ) -> torch.Tensor:
+        return self.functional.scaled_dot_product_attention(
+            q, k, v, mask, is_causal=causal, enable_gqa=grouped
+        )
+
+    def reduce(self, x: torch.Tensor, word: str, axes: tuple[int, ...]) -> torch.Tensor:
+        return getattr(self.torch, "amax" if word == "max" else word)(x, axes)
+
+    def softmax_along(self, x: torch.Tensor, axis: int) -> torch.Tensor:
+        return self.torch.softmax(x, axis)
+
+    def pad2d(self, x: torch.Tensor, left: int, right: int, top: int, bottom: int) -> torch.Tensor:
+        return self.functional.pad(x, (left, right, top, bottom))
+
+    def flip(self, x: torch.Tensor, axes: tuple[int, ...]) -> torch.Tensor:
+        return x.flip(axes)
+
+    def roll(self, x: torch.Tensor, by: int, axis: int) -> torch.Tensor:
+        return x.roll(by, axis)
+
+    def contiguous_copy(self, x: torch.Tensor) -> torch.Tensor:
+        return x.clone(memory_format=self.torch.contiguous_format)
+
     def softmax(self, x: torch.Tensor) -> torch.Tensor:
         return self.torch.softmax(x, -1)
 

@@ -160,6 +160,29 @@ class TensorLibrary(Library["Values"]):
     def attention(self, q: Values, k: Values, v: Values, causal: bool = False) -> Values:
         return q.scaled_dot_product_attention(k, v, is_causal=causal)
 
+    def masked_attention(
+        self, q: Values, k: Values, v: Values, mask: Values | None, causal: bool, grouped: bool
+    ) -> Values:
+        return q.scaled_dot_product_attention(k, v, mask, is_causal=causal, enable_gqa=grouped)
+
+    def reduce(self, x: Values, word: str, axes: tuple[int, ...]) -> Values:
+        return getattr(x, word)(axes)
+
+    def softmax_along(self, x: Values, axis: int) -> Values:
+        return x.softmax(axis)
+
+    def pad2d(self, x: Values, left: int, right: int, top: int, bottom: int) -> Values:
+        return x.pad((left, right, top, bottom))
+
+    def flip(self, x: Values, axes: tuple[int, ...]) -> Values:
+        return x.flip(axes).contiguous()
+
+    def roll(self, x: Values, by: int, axis: int) -> Values:
+        return x.roll(by, axis).contiguous()
+
+    def contiguous_copy(self, x: Values) -> Values:
+        return x.clone()
+
     def softmax(self, x: Values) -> Values:
         return x.softmax(-1)
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from ..libraries.base import Library
 from ..work import AS_FAST, Array, Input, Work
 
-__all__ = ["rows"]
+__all__ = ["Conv", "rows", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -68,10 +68,12 @@ QUICK = (
 
 def rows(quick: bool) -> list[Work]:
     """The mean of all at least PyTorch's speed."""
-    return [row for conv in (QUICK if quick else CONVS) for row in _rows(conv)]
+    return [row for conv in (QUICK if quick else CONVS) for row in rows_of(conv)]
 
 
-def _rows(conv: Conv) -> list[Work]:
+def rows_of(conv: Conv) -> list[Work]:
+    """The convolution and both of its gradients."""
+
     def forward(lib: Library[Array], x: Array, w: Array) -> Array:
         return lib.conv2d(x, w, **conv.how)
 
