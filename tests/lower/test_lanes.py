@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle import Tensor
+from treadle import Device, Tensor
+from treadle.ir.choices import observing
 from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import TRUE
 from treadle.ir.node import Node
@@ -76,6 +77,36 @@ def test_elements_a_few_apart_are_read_and_written_alone(kind, step, count):
     x[:, 1::step] = Tensor(new, device="CPU") + 1
     array[:, 1::step] = new + 1
     np.testing.assert_array_equal(x.numpy(), array)
+
+
+@pytest.mark.parametrize("kind", ["int8", "float16", "int32", "float32", "float64"])
+@pytest.mark.parametrize("step", [1, 2, 3, 4, 5])
+@pytest.mark.parametrize("count", [3, 16, 64, 101])
+def test_elements_are_read_and_written_backwards(kind, step, count):
+    rng = np.random.default_rng(step)
+    array = rng.integers(-100, 100, (3, (count - 1) * step + 2)).astype(kind)
+    x = Tensor(array, device="CPU").realize()
+    np.testing.assert_array_equal((x[:, ::-step] + 1).numpy(), array[:, ::-step] + 1)
+    padded = np.pad(array, ((0, 0), (2, 5)))[:, ::-step]
+    wide = x.pad(((0, 0), (2, 5)))[:, ::-step]
+    np.testing.assert_array_equal((wide * 2).numpy(), padded * 2)
+    new = rng.integers(-100, 100, array[:, ::-step].shape).astype(kind)
+    x[:, ::-step] = Tensor(new, device="CPU") + 1
+    array[:, ::-step] = new + 1
+    np.testing.assert_array_equal(x.numpy(), array)
+    moved = Tensor(array, device="CPU").realize()
+    moved.flip(1).assign(moved)
+    np.testing.assert_array_equal(moved.numpy(), array[:, ::-1])
+
+
+def test_rows_backwards_are_whole_vectors():
+    if not Device["CPU"].target.has_masked_memory:
+        pytest.skip("this processor has no masked memory")
+    x = Tensor(np.arange(7 * 150, dtype=np.float32).reshape(7, 150), device="CPU").realize()
+    with observing() as seen:
+        found = x.flip(1).contiguous().numpy()
+    np.testing.assert_array_equal(found, x.numpy()[:, ::-1])
+    assert "strided_lanes" in seen.reached()
 
 
 @pytest.mark.parametrize("kind", ["int8", "float16", "int32", "float32", "float64", "int64"])

@@ -8,6 +8,7 @@ import pytest
 from treadle import Tensor, TinyJit
 from treadle.ir.choices import choices_of
 from treadle.ir.op import Op
+from treadle.ir.views import Load
 from treadle.optimize.chained_matmul import ChainedMatmul
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
@@ -53,6 +54,7 @@ SHAPES = {
     "columns left over": (3, 256, 203, 40),
     "one block": (1, 70, 300, 8),
     "several chunks": (1, 64, 1100, 16),
+    "chunks that do not fit": (1, 130, 1141, 24),
     "few columns": (2, 200, 200, 3),
     "one batch": (1, 300, 300, 64),
 }
@@ -69,6 +71,18 @@ def test_attention_of_any_shape(name, is_causal):
     out = q.scaled_dot_product_attention(k, v, is_causal=is_causal)
     assert len(out.schedule()) == 1
     check(out, attention(*arrays, mask))
+
+
+def test_the_last_of_uneven_chunks_ends_with_the_steps():
+    """A condition in each of its steps took as long as the product."""
+
+    def gated(keys):
+        q, k, v = on_cpu(*(numbers(1, n, 24, seed=n) for n in (130, keys, keys)))
+        ast = log_of(q.scaled_dot_product_attention(k, v), "x86-64-v3")[0]
+        loads = [Load.of(n) for n in ast.toposort() if n.op is Op.LOAD]
+        return sum(load.is_gated for load in loads), sum(n.op is Op.WHERE for n in ast.toposort())
+
+    assert gated(1141) == gated(1140)
 
 
 def test_a_mask_that_ends_rows_does_not_end_the_columns_of_wide_heads():

@@ -17,6 +17,7 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.matmul import TileMatmul
 from treadle.optimize.nest import stride
+from treadle.optimize.reduction_moves import SplitReduction
 from treadle.render.llvm import LLVMRenderer
 from treadle.target import parse_target
 
@@ -129,6 +130,7 @@ GRADIENTS = {
     "strides, cut into chunks": ((2, 3, 90, 91), (64, 3, 7, 7), {"padding": 3, "stride": 2}),
     "in groups": ((2, 40, 14, 14), (64, 20, 3, 3), {"padding": 1, "groups": 2}),
     "one channel": ((2, 1, 30, 31), (64, 1, 5, 5), {"padding": 2}),
+    "prime sizes, cut into images": ((8, 6, 71, 73), (16, 6, 3, 3), {"padding": 1}),
 }
 
 
@@ -151,6 +153,14 @@ def test_gradients_to_weights_read_the_image_where_it_is(name, order):
     )
     atol = 3e-5 * float(np.abs(exact.numpy()).max())
     np.testing.assert_allclose(found.numpy(), exact.permute(*order).numpy(), rtol=0, atol=atol)
+
+
+def test_images_of_prime_sizes_are_not_cut_but_told_apart():
+    """Rows of pixels in uneven chunks have masks, under which no window is seen any more."""
+    image, weight, arriving = values(8, 24, 71, 73), values(16, 24, 3, 3), values(8, 16, 71, 73)
+    log = log_of(gradient_to_weight(image, weight, arriving, {"padding": 1}))
+    assert [move.chunks for move in log if isinstance(move, SplitReduction)] == [8]
+    assert "image" in rows_of(log)
 
 
 @pytest.mark.parametrize("batch", [1, 3])

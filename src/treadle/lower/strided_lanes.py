@@ -1,6 +1,7 @@
-"""Strided lanes: two to four elements apart, as masked whole vectors and shuffles.
+"""Strided lanes: up to four elements apart, or backwards, as masked whole vectors and shuffles.
 
 x[base + 2 * lane], 8 lanes  ->  the even elements of x[base..base+7] and of x[base+8..base+15]
+x[base - lane], 8 lanes      ->  x[base-7..base], turned around
 
 The masks let through what the lanes are about and nothing between or behind, which others may be
 writing or which may not exist.
@@ -15,6 +16,7 @@ from ..ir.choices import take
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rules.index import simplify
 from ..ir.views import Load, Store
 from .lanes import broadcast, lane_condition, without_lane
 
@@ -24,11 +26,12 @@ MOST_STEP = 4
 
 
 class Strided(NamedTuple):
-    """Lane n of `vector` is at `base` + n * `step`."""
+    """Lane n of `vector` is at `base` + n * `step`; where lanes are `turned`, the last but n is."""
 
     vector: Node
     base: Node
     step: int
+    turned: bool
 
     @property
     def lanes(self) -> int:
@@ -50,12 +53,12 @@ class Strided(NamedTuple):
             )
             value = Node(Op.SHUFFLE, dtype, (part if value is None else value, part), mine)
         assert value is not None
-        return value
+        return self._turn(value)
 
     def store(self, memory: Node, value: Node, gate: Node) -> list[Node]:
         """The STOREs of the lanes of `value` where `gate` holds."""
         take("strided_lanes")
-        wide = broadcast(value, self.lanes)
+        wide = self._turn(broadcast(value, self.lanes))
         stores = []
         for piece in range(self.step):
             spread = tuple((piece * self.lanes + n) // self.step for n in range(self.lanes))
@@ -64,11 +67,22 @@ class Strided(NamedTuple):
             stores.append(Store(memory, self._start(piece), part, mask).node())
         return stores
 
+    def _turn(self, value: Node) -> Node:
+        """Lanes in the order of memory, or in their own again."""
+        if not self.turned:
+            return value
+        return Node(Op.SHUFFLE, value.dtype, (value, value), tuple(range(self.lanes))[::-1])
+
     def _start(self, piece: int) -> Node:
         return self.base + piece * self.lanes
 
     def _mask(self, piece: int, gate: Node) -> Node:
         """Which elements of a piece are a lane's, where that lane's `gate` holds."""
+        if self.turned:
+            last = self.lanes - 1
+            gate = simplify(gate.substitute({self.vector: last - self.vector}))
+        if self.step == 1:
+            return gate if gate.op is Op.CONST else lane_condition(gate, self.vector)
         first = piece * self.lanes
         elements = range(first, first + self.lanes)
         own = tuple(Node.const(dtypes.bool, e % self.step == 0) for e in elements)
@@ -84,6 +98,8 @@ def strided(index: Node, vector: Node) -> Strided | None:
     if found is None:
         return None
     base, step = found
-    if not 1 < step <= MOST_STEP or 2 * step > loop_size(vector):
+    turned, step = step < 0, abs(step)
+    if step == 0 or (step == 1 and not turned) or step > MOST_STEP or 2 * step > loop_size(vector):
         return None
-    return Strided(vector, base, step)
+    first = simplify(base - step * (loop_size(vector) - 1)) if turned else base
+    return Strided(vector, first, step, turned)

@@ -156,21 +156,32 @@ def _with_contiguous_steps(moves: Moves, problem: MatmulProblem) -> MatmulProble
 
 
 def _cut_reduction(moves: Moves, problem: MatmulProblem, chunks: int) -> bool:
-    """Cut the longest loop of the reduction into chunks, each a matmul of its own."""
-    loop = max(problem.steps, key=loop_size)
-    size = loop_size(loop)
-    chunks = min(chunks, size)
-    if chunks < 2:
+    """Cut a loop of the reduction into chunks, each a matmul of its own.
+
+    Evenly, if any loop can be, though it be into somewhat fewer: what is still too long is cut
+    again. The last of uneven chunks has masks around its steps.
+    """
+    loops = sorted(problem.steps, key=loop_size, reverse=True)
+    even = [_even_chunks(loop_size(loop), chunks) for loop in loops]
+    best = max(range(len(loops)), key=lambda n: min(even[n], chunks))
+    count, loop = even[best], loops[best]
+    if 2 * count < chunks:
+        count, loop = min(chunks, loop_size(loops[0])), loops[0]
+    if count < 2:
         return False
-    even = next(n for n in range(chunks, size + 1) if size % n == 0)
     # Partial results lie as tiles hold them, and are turned once, where they are combined.
     axes = tuple(axis for axis in (problem.batch, problem.rows, problem.columns) if axis)
     names = tuple(tuple(map(Loop.of, axis)) for axis in axes)
-    count = even if even <= 2 * chunks else chunks
     moves.make(SplitReduction(moves.name_of(problem.reduce), Loop.of(loop), count, names))
     moves.make(HoistMasks())
     merge_all(moves)
     return True
+
+
+def _even_chunks(size: int, chunks: int) -> int:
+    """How many equal chunks: as many or up to twice as many, or the most below."""
+    even = [n for n in range(1, min(size, 2 * chunks) + 1) if size % n == 0]
+    return next((n for n in even if n >= chunks), even[-1])
 
 
 def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:

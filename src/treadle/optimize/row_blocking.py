@@ -69,11 +69,15 @@ class _Block(NamedTuple):
 
 @dataclass(frozen=True)
 class _Chunks:
-    """The steps of a last product: number of a chunk as it is filled and read, step in a chunk."""
+    """The steps of a last product: number of a chunk as it is filled and read, step in a chunk.
+
+    The last chunk ends with all steps, of which there are `size`.
+    """
 
     part: Node
     total: Node
     step: Node
+    size: int
 
 
 def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parameters) -> int:
@@ -137,6 +141,8 @@ class Blocks:
             self._schedule(filled)
         if span is not None and self.block.op is Op.RANGE:
             self._bound(span.substitute(outer))
+        else:
+            self._end_chunks()
 
     # -- rows become blocks ---------------------------------------------------------------------
 
@@ -177,11 +183,9 @@ class Blocks:
         value = self._at(reduce, fill).substitute(fresh)
         if chunks > 1:
             part, total, step = moves.loop(chunks), moves.loop(chunks), moves.loop(per_chunk)
-            position = part * per_chunk + step
-            guard = TRUE if per_chunk * chunks == size else position < size
-            value = replace_ranges(value, {steps: Split(position, (step,), guard)})
+            value = replace_ranges(value, {steps: Split(part * per_chunk + step, (step,))})
             steps = step
-        self.chunks.append(_Chunks(part, total, steps))
+        self.chunks.append(_Chunks(part, total, steps, size))
         self.part_columns.update(fresh.values())
         filled = (part, fill, *fresh.values())
         loops = filled if chunks > 1 else filled[1:]
@@ -348,6 +352,16 @@ class Blocks:
             self.moves, y, steps, simplify(position), columns, tile, tuple(around)
         )
         return value.substitute({reduce: Reduce(x * packed, steps, reduce.arg).node()})
+
+    def _end_chunks(self) -> None:
+        """Let the last of several chunks end where the steps do, before it is as long as others."""
+        ends = {}
+        for chunk in self.chunks:
+            if chunk.part.op is Op.RANGE and chunk.size % loop_size(chunk.step):
+                steps = Span(Node.index(0), Node.index(chunk.size))
+                left = steps.less(chunk.part * loop_size(chunk.step))
+                ends[chunk.step] = left.loop(chunk.step, 1)
+        self.moves.root = simplify(replace_ranges(self.moves.root, ends))
 
     # -- rows that a mask cuts short --------------------------------------------------------------
 

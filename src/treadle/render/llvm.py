@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store, bound_of
+from ..ir.views import Load, Store, bound_of, operand
 from ..lower.linearize import Phase
 from ..lower.nontemporal_stores import CACHE_LINE, STREAM
 from .llvm_function import LLVMFunction
@@ -95,6 +95,23 @@ class _CPUFunction(LLVMFunction):
         if self.has_streamed:  # before anybody hears that this slice is done
             self.lines.append("  call void @llvm.x86.sse.sfence()")
             self.declared["declare void @llvm.x86.sse.sfence()"] = None
+
+    def masked_store(self, store: Store, stored: str, place: str) -> None:
+        held = self._held_by_all(store.gate)
+        # Even a store of no lanes is slow where there is no memory.
+        done = self.open_if(held) if held else ""
+        super().masked_store(store, stored, place)
+        if done:
+            self.close_if(done)
+
+    def _held_by_all(self, gate: Node) -> str:
+        """What all lanes of a gate ask for alike; empty where that is nothing."""
+        if gate.op is Op.AND and gate.dtype.count > 1:
+            parts = [held for side in gate.src if (held := self._held_by_all(side))]
+            return " ".join(parts) if len(parts) < 2 else self.emit(f"and i1 {', '.join(parts)}")
+        if gate.op is Op.BROADCAST:
+            return self.value(operand(gate))
+        return self.value(gate) if gate.dtype.count == 1 else ""
 
     # -- arithmetic -----------------------------------------------------------------------------
 
@@ -195,10 +212,10 @@ class _CPUFunction(LLVMFunction):
 
     def load_where(self, load: Load) -> str:
         memory, gate, dtype = load.memory, load.gate, load.dtype
-        place = self.value(load.index)
-        if gate.dtype.count == 1:
+        place, held = self.value(load.index), self._held_by_all(gate)
+        if held:
             # Even a load of no lanes is slow where there is no memory.
-            place = self.emit(f"select i1 {self.value(gate)}, i64 {place}, i64 0")
+            place = self.emit(f"select i1 {held}, i64 {place}, i64 0")
         if dtype.count == 1:
             loaded = self.plain_load(load, self.place(memory, dtype, place))
             kind = type_name(dtype)

@@ -247,7 +247,7 @@ class LLVMFunction(Values):
         if not store.is_gated:
             self.plain_store(store, stored, place)
         elif store.gate.dtype.count > 1:
-            self._masked_store(store, stored, place)
+            self.masked_store(store, stored, place)
         else:
             done = self.open_if(self.value(store.gate))
             self.plain_store(store, stored, place)
@@ -283,7 +283,7 @@ class LLVMFunction(Values):
         at = f"{self.pointer(memory)} {place}, align {align}{self.alias(memory)}"
         self.lines.append(f"  store {kind} {stored}, {at}")
 
-    def _masked_store(self, store: Store, stored: str, place: str) -> None:
+    def masked_store(self, store: Store, stored: str, place: str) -> None:
         memory, dtype = store.memory, store.value.dtype
         wide = dtypes.uint8.vec(dtype.count) if dtype.is_bool else dtype
         kind, mask, pointer = type_name(wide), f"<{dtype.count} x i1>", self.pointer(memory)

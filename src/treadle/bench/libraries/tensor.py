@@ -175,7 +175,7 @@ class TensorLibrary(Library["Values"]):
         return x.pad((left, right, top, bottom))
 
     def flip(self, x: Values, axes: tuple[int, ...]) -> Values:
-        return x.flip(axes).contiguous()
+        return x.flip(axes)
 
     def roll(self, x: Values, by: int, axis: int) -> Values:
         return x.roll(by, axis).contiguous()
