@@ -226,7 +226,26 @@ def _split(
     else:
         chunks = _chunks_for_work_items(reduce, results, target)
     chunks = min(loop_size(loop), chunks)
-    return _cut(moves, reduce, loop, chunks) if chunks > 1 else None
+    if chunks < 2:
+        return None
+    if target.workgroup is None:
+        block = chunks * lanes_of(nest, target, 2) * parameters.copies
+        reduce, loop = _in_whole_blocks(moves, nest, reduce, loop, block)
+    return _cut(moves, reduce, loop, chunks)
+
+
+def _in_whole_blocks(
+    moves: Moves, nest: Nest, reduce: Node, loop: Node, block: int
+) -> tuple[Node, Node]:
+    """The reduction and its loop without the steps behind the last whole block, if those can be cut
+    off: chunks of the others are even, and begin where the first one does in a line of the cache.
+    """
+    made = moves.make(CutOffRemainders(moves.number_of(nest), block))
+    if loop not in made:
+        return reduce, loop
+    whole, _ = made[loop]
+    reduces = moves.now(nest).reduces()
+    return next(r for r in reduces if closed_ranges(r) == (whole,)), whole
 
 
 def _cut(moves: Moves, reduce: Node, loop: Node, chunks: int) -> Node:

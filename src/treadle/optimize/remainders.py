@@ -30,7 +30,8 @@ class CutOffRemainders(Move):
     nest: int
     block: int
 
-    def apply(self, moves: Moves) -> None:
+    def apply(self, moves: Moves) -> dict[Node, tuple[Node, Node]]:
+        """Returns what each loop that was cut became: whole blocks, and the rest."""
         nest, block = moves.nest_of(self.nest), self.block
         free = free_ranges(nest.node)
         made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
@@ -55,6 +56,7 @@ class CutOffRemainders(Move):
             )
             cut[reduce] = alu(reduce.arg.op, *parts)
         moves.root = moves.root.substitute(cut)
+        return made
 
 
 def _is_row(reduce: Node, loop: Node) -> bool:
