@@ -8,9 +8,11 @@ import pytest
 from treadle import Context, Tensor
 from treadle.engine.run import scheduled
 from treadle.ir.choices import choices_of
+from treadle.ir.interval import bounds
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.rules.index import linear_terms
+from treadle.ir.views import Load
 from treadle.lower.passes import lower
 from treadle.optimize.cached_rows import CacheGatheredRow, CacheRow
 from treadle.optimize.heuristic import optimize
@@ -148,6 +150,21 @@ def test_long_reductions_are_cut_into_chunks_and_short_ones_are_not():
     (cut,) = log.of_kind(SplitReduction)
     assert cut.chunks == 61
     assert not optimized(filled(1000).sum())[1].of_kind(SplitReduction)
+
+
+@pytest.mark.parametrize("size", [1_648_519, 999_983])
+@pytest.mark.parametrize("name", ["sum", "max", "var", "argmax"])
+def test_long_reductions_of_any_length_have_no_mask_in_each_step(size, name):
+    """What is behind the last whole block is a reduction of its own, of less than a block."""
+    ast, _ = optimized(filled(size).max())
+    loads = [Load.of(n) for n in ast.toposort() if n.op is Op.LOAD]
+    first = {load: bounds(load.index)[0] for load in loads}
+    assert min(first.values()) == 0
+    assert all(first[load] > 0.9 * size for load in loads if load.is_gated)
+    x = numbers(size)
+    exact = getattr(x.astype(np.float64), name)()
+    found = getattr(Tensor(x, device="CPU"), name)(**{"correction": 0} if name == "var" else {})
+    np.testing.assert_allclose(found.item(), exact, rtol=2e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("columns", [16, 64, 200])
