@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, has_fixed_size, loop_size
+from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, strides_of
-from ..ir.views import Access, Reduce
+from ..ir.views import Access, Reduce, operands
 from .kernel import Kernel
 from .plan import Plan
 
@@ -36,7 +36,7 @@ class _Access:
     """Memory of `node` is stored or, perhaps in a product, read.
 
     `axes` says of loops along which axis they move (None: several), `results` which loops are the
-    kernel's own.
+    kernel's own, and `shared` along which loops the other factor of a product moves, too.
     """
 
     node: Node
@@ -44,14 +44,19 @@ class _Access:
     results: frozenset[Node]
     is_stored: bool
     is_factor: bool
+    shared: frozenset[Node]
 
     def along(self, axis: int) -> list[Node]:
         """The loops that move along `axis`."""
         return [loop for loop, of in self.axes.items() if of == axis]
 
     def is_window(self, axis: int) -> bool:
-        """Whether some steps of a sum are read around each place along `axis`."""
-        return self._is_joined(axis) and self._summed(axis) < self._kept(axis)
+        """Whether some steps of a sum are read around each place along `axis`.
+
+        The weights of a window are those of each place: factors of a place are a batch of products.
+        """
+        is_few = self._is_joined(axis) and self._summed(axis) < self._kept(axis)
+        return is_few and self.shared.isdisjoint(self.results.intersection(self.along(axis)))
 
     def is_summed(self, axis: int) -> bool:
         """Whether nothing but a sum moves along `axis`."""
@@ -128,6 +133,7 @@ def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
     nodes = end.toposort()
     sums = [n for n in nodes if n.op is Op.REDUCE and n.arg.op is Op.ADD and not _is_short(n)]
     factors = Node.sink(sums).toposort() if sums else ()
+    shared = _shared(sums)
     found = []
     for node in nodes:
         if node.op not in (Op.LOAD, Op.STORE):
@@ -137,16 +143,34 @@ def _accesses(kernel: Kernel, free: set[Node]) -> list[_Access]:
         if memory in free:
             axes = _axes(index, memory.shape)
             is_stored = node.op is Op.STORE
-            found.append(_Access(memory, axes, results, is_stored, node in factors))
+            other = shared.get(node, frozenset())
+            found.append(_Access(memory, axes, results, is_stored, node in factors, other))
     return found
+
+
+def _shared(sums: Sequence[Node]) -> dict[Node, frozenset[Node]]:
+    """The loops of what each LOAD in a sum of products is multiplied by."""
+    found: dict[Node, frozenset[Node]] = {}
+    for reduce in sums:
+        value = _unmasked(Reduce.of(reduce).value)
+        if value.op is Op.MUL:
+            free = free_ranges(value)
+            for factor, other in (operands(value), operands(value)[::-1]):
+                for load in (n for n in factor.toposort() if n.op is Op.LOAD):
+                    found[load] = found.get(load, frozenset()) | free[other]
+    return found
+
+
+def _unmasked(value: Node) -> Node:
+    while value.op is Op.WHERE:
+        _, value, _ = value.src
+    return value
 
 
 def _is_short(reduce: Node) -> bool:
     """Whether it is no product, but a sum of a few pixels, which is quick in any order."""
     value, loops, _ = Reduce.of(reduce)
-    while value.op is Op.WHERE:
-        _, value, _ = value.src
-    return value.op is not Op.MUL and loop_size(*loops) <= FEW_PIXELS
+    return _unmasked(value).op is not Op.MUL and loop_size(*loops) <= FEW_PIXELS
 
 
 def _axes(place: Node, shape: Shape) -> dict[Node, int | None]:
