@@ -320,6 +320,46 @@ def half_attention(device: str) -> None:
 
 
 @scenario
+def attention_of_shared_heads(device: str) -> None:
+    """Several heads of queries share one of keys, some of which a mask hides; gradients of all
+    operands, or of one of them; a result that is transposed.
+    """
+    heads, groups, queries, keys, width = 4, 2, 190, 261, 24
+    q, g = _numbers(heads, queries, width, seed=1), _numbers(heads, queries, width, seed=2)
+    k, v = _numbers(groups, keys, width, seed=3), _numbers(groups, keys, width, seed=4)
+    seen = np.random.default_rng(5).random((queries, keys)) < 0.7
+    seen[7] = False  # a row that is allowed nothing
+    share = lambda x: np.repeat(x.astype(np.float64), heads // groups, axis=0)
+    scores = np.where(seen, q @ share(k).swapaxes(1, 2) / np.sqrt(width), -np.inf)
+    e = np.exp(scores - np.maximum(scores.max(-1, keepdims=True), -1e30))
+    shares = e / np.maximum(e.sum(-1, keepdims=True), 1e-30)
+    slopes = g @ share(v).swapaxes(1, 2)
+    slopes = shares * (slopes - (slopes * shares).sum(-1, keepdims=True)) / np.sqrt(width)
+    both = lambda x: x.reshape(groups, heads // groups, keys, width).sum(1)
+    right = {
+        "values": (shares @ share(v)).swapaxes(1, 2),
+        "q": slopes @ share(k),
+        "k": both(slopes.swapaxes(1, 2) @ q),
+        "v": both(shares.swapaxes(1, 2) @ g),
+    }
+    of = lambda x: Tensor(x[None], device=device).realize()
+    tensors, mask, arriving = {"q": of(q), "k": of(k), "v": of(v)}, of(seen[None]), of(g)
+
+    for names in (("q", "k", "v"), ("v",), ("k",)):
+        values = Tensor.scaled_dot_product_attention(
+            *tensors.values(), attn_mask=mask[0], enable_gqa=True
+        )
+        gradients = values.gradient(*(tensors[name] for name in names), gradient=arriving)
+        found = dict(zip(names, gradients, strict=True))
+        if len(names) == len(tensors):
+            found["values"] = values.transpose(2, 3).contiguous()
+        Tensor.realize(*found.values())
+        for name, one in found.items():
+            allowed = 2e-6 * np.abs(right[name]).max()
+            np.testing.assert_allclose(one.numpy()[0], right[name], rtol=0, atol=allowed)
+
+
+@scenario
 def products_of_many_steps(device: str) -> None:
     """Products with few results, which chunks of their steps share."""
     for kind in (np.float32, np.float16):

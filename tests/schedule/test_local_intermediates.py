@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle import Tensor
+from treadle import GlobalCounters, Tensor
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
 from treadle.schedule.passes import schedule
@@ -81,6 +81,50 @@ def test_a_kernel_does_not_wait_for_what_is_computed_from_its_own_statistics():
     for kernel in kernels:
         assert all(b.op is Op.BUFFER or b in kernel.roots or b in done for b in kernel.buffers)
         done.update(kernel.roots)
+
+
+@pytest.mark.parametrize("given", ["shared keys", "mask", "added mask"])
+def test_gradients_under_masks_and_of_shared_keys_store_no_matrix_of_tokens(given):
+    q, weights = filled(4, LONG, WIDTH), filled(4, LONG, WIDTH, seed=1)
+    groups = 2 if given == "shared keys" else 4
+    k, v = (filled(groups, LONG, WIDTH, seed=seed) for seed in (2, 3))
+    masks = {"mask": filled(LONG, LONG) < 0, "added mask": filled(LONG, LONG)}
+    mask = masks[given].realize() if given in masks else None
+    out = q.scaled_dot_product_attention(k, v, mask, enable_gqa=groups < 4)
+    kernels = kernels_of([out, *out.gradient(q, k, v, gradient=weights)])
+    chains = [kernel for kernel in kernels if kept(kernel)]
+    assert len(chains) == 2
+    assert len(kernels) - len(chains) == (2 if given == "shared keys" else 0)  # their sums
+    assert largest(kernels) <= LONG * LONG  # the mask, and no scores of all heads
+
+
+@pytest.mark.parametrize("wanted", ["keys", "values"])
+def test_statistics_are_not_computed_anew_for_each_row_of_a_chain(wanted):
+    """The gradient to values alone took three hundred times as long as all three."""
+    q, k, v, weights = operands(2 * LONG)
+    out = q.scaled_dot_product_attention(k, v)
+    (gradient,) = out.gradient(k if wanted == "keys" else v, gradient=weights)
+    before = GlobalCounters.global_ops
+    gradient.realize()
+    work = GlobalCounters.global_ops - before
+    products = (3 if wanted == "keys" else 2) * 2 * 2 * (2 * LONG) ** 2 * WIDTH
+    assert products <= work <= 2 * products
+
+
+def test_a_chain_is_stored_as_it_is_computed_and_then_turned():
+    q, k, v, _ = operands()
+    kernels = kernels_of([q.scaled_dot_product_attention(k, v).transpose(1, 2).contiguous()])
+    chain, copy = kernels
+    assert kept(chain)
+    assert not kept(copy)
+    assert [n.op for n in copy.ast.toposort() if n.op is Op.REDUCE] == []
+
+
+def test_a_product_that_is_summed_further_is_stored_where_it_ends_a_chain():
+    q, k, v, _ = operands()
+    chain, total = kernels_of([q.scaled_dot_product_attention(k, v).sum()])
+    assert kept(chain)
+    assert not kept(total)
 
 
 def test_what_is_smaller_than_its_operands_is_stored():

@@ -26,7 +26,14 @@ from ..ir.shape import same_size
 from ..ir.views import Assign, operand
 from .decision import Decision, Home
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
-from .local_intermediates import EVERYWHERE, Keeping, is_large_middle, keep_rows, may_keep_below
+from .local_intermediates import (
+    EVERYWHERE,
+    Keeping,
+    is_chain_in_sum,
+    is_large_middle,
+    keep_rows,
+    may_keep_below,
+)
 from .multi_output import host_of, note_row
 from .plan import (
     FACTOR,
@@ -75,6 +82,8 @@ def decide(
                 plan.pass_above(node)
                 continue
         decision = decision_on(node, mine, weights, wanted, forced)
+        if keeping and not decision.is_stored and is_chain_in_sum(node, mine, keeping):
+            decision = Decision(node, True, "it ends a chain of products, and is summed further")
         plan.decisions[node] = decision
         host = None
         if decision.is_stored and not (node in forced or node in wanted or node.op in STORED):

@@ -23,7 +23,7 @@ from ..ir.views import Access, Reduce, operands
 from .kernel import Kernel
 from .plan import Plan
 
-__all__ = ["store_channels_last"]
+__all__ = ["store_channels_last", "stored_with_last"]
 
 _FIXED = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER, Op.CONTIGUOUS))
 MIN_CHANNELS = 16  # fewer do not fill a vector
@@ -103,7 +103,7 @@ def store_channels_last(
         src = tuple(new[s] for s in node.src)
         new[node] = node if src == node.src else node.replace(src=src)
         if last.get(node) not in (None, len(node.shape) - 1):
-            new[node] = _stored_with_last(new[node], last[node])
+            new[node] = stored_with_last(new[node], last[node])
     return [new[node] for node in outputs]
 
 
@@ -114,7 +114,7 @@ def _is_free(node: Node, plan: Plan) -> bool:
     return is_alone and len(node.shape) >= MIN_AXES and all(isinstance(s, int) for s in node.shape)
 
 
-def _stored_with_last(node: Node, last: int) -> Node:
+def stored_with_last(node: Node, last: int) -> Node:
     """`node`, stored with axis `last` innermost."""
     axes = (*(axis for axis in range(len(node.shape)) if axis != last), last)
     turned = Node(Op.PERMUTE, node.dtype, (node,), axes)

@@ -20,14 +20,15 @@ from ..dtype import dtypes
 from ..ir.interval import bounds
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
-from ..ir.op import ALU, Op
+from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import size_product
-from ..ir.views import operand
+from ..ir.views import operand, operands
 from ..target import Target
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
 __all__ = [
-    "EVERYWHERE", "Keeping", "is_large_middle", "keep_rows", "keeping_of", "may_keep_below",
+    "EVERYWHERE", "Keeping", "is_chain_in_sum", "is_large_middle", "keep_rows", "keeping_of",
+    "may_keep_below",
 ]  # fmt: skip
 
 MIN_ROW = 16  # elements; shorter rows fill no vectors
@@ -90,6 +91,21 @@ def may_keep_below(demands: list[Demand]) -> bool:
     return all(d.body and not d.heavy and not d.linear for d in demands)
 
 
+def is_chain_in_sum(node: Node, demands: list[Demand], keeping: Keeping) -> bool:
+    """Whether `node` is the last product of a chain, and is summed further.
+
+    Rows of the middle can be kept for its own sum alone: where heads of queries share keys, that
+    of one head. So it is stored, which costs less than the middle would.
+    """
+    if not is_heavy(node) or not any(demand.body for demand in demands):
+        return False
+    if any(demand.group.root in keeping.without for demand in demands):
+        return False
+    factors = (_behind_moves(factor) for factor in _factors_of(node))
+    middles = [f for f in factors if f.op in ALU and is_large_middle(f, keeping)]
+    return any(keeping.gain * size_product(node.shape) <= size_product(f.shape) for f in middles)
+
+
 def is_large_middle(node: Node, keeping: Keeping) -> bool:
     """Whether `node` is so much larger than what it is computed from that it is not worth storing.
 
@@ -112,15 +128,27 @@ def _operands(node: Node) -> int:
         if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
             total += distinct(item)
         elif is_heavy(item):
-            product = operand(item)
-            while product.op is not Op.MUL:
-                product = operand(product)
-            total += sum(distinct(factor) for factor in product.src)
+            total += sum(map(distinct, _factors_of(item)))
         else:
             new = [s for s in item.src if s not in seen]
             seen.update(new)
             pending.extend(new)
     return total
+
+
+def _factors_of(node: Node) -> tuple[Node, Node]:
+    """The factors of a matmul-like reduction."""
+    product = operand(node)
+    while product.op is not Op.MUL:
+        product = operand(product)
+    return operands(product)
+
+
+def _behind_moves(node: Node) -> Node:
+    """What views and casts are of."""
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = operand(node)
+    return node
 
 
 def _continues(node: Node, demands: list[Demand]) -> bool:

@@ -13,18 +13,19 @@ import itertools
 
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import ALU, Op
 from .plan import Demand, Group, Plan, is_heavy, ranges_in
 
 __all__ = ["host_of", "joinable", "note_row"]
 
 
 def host_of(node: Node, demands: list[Demand], plan: Plan) -> Demand | None:
-    """The demand of a kernel that computes all of `node` anyway, as a statistic of kept rows.
+    """The demand of a kernel that computes all of `node` anyway, as a statistic of kept rows, or
+    as what is made of such.
 
     That kernel can store it for the others, if it needs nothing that is computed from it.
     """
-    if node.op is not Op.REDUCE or is_heavy(node):
+    if (node.op is not Op.REDUCE and node.op not in ALU) or is_heavy(node):
         return None
     for demand in demands:
         if demand.group.kept and _covers(demand, node) and not _waits_for(demand.group, node, plan):

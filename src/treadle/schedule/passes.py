@@ -28,6 +28,7 @@ from .revisions import (
     join_kernels,
     keep_what_runs,
     order_writes,
+    store_chains,
     store_in_layouts,
     store_in_textures,
 )
@@ -72,6 +73,8 @@ REVISIONS = (
     Revision(bind_fewer_buffers),
     # Workgroups know few of the kernels that keep rows.
     Revision(keep_what_runs),
+    # What kernels keep is final, so the products of their rows are known.
+    Revision(store_chains, once=True),
     # Layouts follow from the loops of the kernels.
     Revision(store_in_layouts, once=True),
     # Last, since only what is final has to be in an order.

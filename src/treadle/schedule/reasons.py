@@ -20,6 +20,7 @@ from .plan import (
     LEAVES,
     STORED,
     Demand,
+    Kept,
     Weight,
     is_heavy,
     ranges_in,
@@ -253,6 +254,8 @@ def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str |
     """A reduction for each row of a kernel's results."""
     if heavy or home.heavy:
         return "a matmul-like reduction is used again by inner loops"
+    if isinstance(home, Kept) and home.loop in used:
+        return "each row that the kernel keeps would compute it anew"
     if any(not (used <= other or other <= used) for other in home.row_stats):
         return "two reductions over different rows do not nest"
     rows = loop_size(*used)

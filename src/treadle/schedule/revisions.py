@@ -15,6 +15,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Assign
 from ..target import Target
+from .chain_layouts import store_columns_last
 from .draft import Draft
 from .kernel import Kernel
 from .layouts import store_channels_last
@@ -26,8 +27,8 @@ from .store_order import is_safe, stores_of
 from .textures import keep_in_images
 
 __all__ = [
-    "bind_fewer_buffers", "join_kernels", "keep_what_runs", "order_writes", "store_in_layouts",
-    "store_in_textures",
+    "bind_fewer_buffers", "join_kernels", "keep_what_runs", "order_writes", "store_chains",
+    "store_in_layouts", "store_in_textures",
 ]  # fmt: skip
 
 
@@ -88,6 +89,17 @@ def _attends(end: Node, target: Target) -> bool:
         return unit_of(attention, target.matrix_units) is not None
     gradients = recognise_gradients(end)
     return gradients is not None and unit_for(gradients, target.matrix_units) is not None
+
+
+def store_chains(draft: Draft) -> Draft | None:
+    """Results of chains of products with the columns of the last one innermost, on processors."""
+    if draft.target is None or draft.target.workgroup is not None:
+        return None
+    nodes = store_columns_last(draft.nodes, draft.plan)
+    if nodes == draft.nodes:
+        return None
+    take("columns_last")
+    return replace(draft.of(nodes), joined={})
 
 
 def store_in_layouts(draft: Draft) -> Draft | None:

@@ -1,0 +1,102 @@
+"""Layouts of chains of products: a result has the columns of its last product innermost.
+
+    (softmax(q @ k.T) @ v).transpose(-2, -1).contiguous()
+
+A kernel that keeps rows of the middle has vectors of those columns in registers (optimize/
+chained_matmul.py). A result in another order is stored as the kernel has it, then copied: a copy of
+a thin matrix costs far less than a product without tiles. The gradient to keys that several heads
+share is such a result, since it is that of the transposed keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ..ir.node import Node
+from ..ir.op import ALU, MOVEMENT, SAME, Op
+from ..ir.views import Assign, operand, operands
+from .index import Index, source_index
+from .layouts import stored_with_last
+from .plan import Plan, is_heavy, ranges_in
+
+__all__ = ["store_columns_last"]
+
+_VIEWS = MOVEMENT | SAME | {Op.CAST}
+
+
+def store_columns_last(outputs: Sequence[Node], plan: Plan) -> list[Node]:
+    """`outputs` with the last products of chains in the order that their kernels store best."""
+    last: dict[Node, int] = {}
+    for group in plan.kernels:
+        kept = {node for owner, node in plan.kept if owner is group}
+        for root, index in group.places.items() if kept else ():
+            for product, place in _products(root, index, kept, plan):
+                columns = _columns(product, kept)
+                if columns is not None and not _is_innermost(place[columns], index):
+                    last[product] = columns
+    if not last:
+        return list(outputs)
+    new: dict[Node, Node] = {}
+    for node in Node.sink(outputs).toposort():
+        src = tuple(new[s] for s in node.src)
+        new[node] = node if src == node.src else node.replace(src=src)
+        if node in last:
+            new[node] = stored_with_last(new[node], last[node])
+    return [new[node] for node in outputs]
+
+
+def _products(
+    root: Node, index: Index, kept: set[Node], plan: Plan
+) -> Iterator[tuple[Node, Index]]:
+    """The products of kept rows that element `index` of a root is computed from, and where."""
+    if root.op is Op.CONTIGUOUS:
+        root = operand(root)
+    elif root.op is Op.ASSIGN:
+        root = Assign.of(root).value
+    pending, seen = [(root, index)], set[Node]()
+    while pending:
+        node, place = pending.pop()
+        if node in seen or (node is not root and node in plan.groups):
+            continue
+        seen.add(node)
+        if is_heavy(node):
+            if any(_places_of_kept(node, kept)):
+                yield node, place
+        elif node.op in ALU or node.op in SAME:
+            pending += [(source, place) for source in node.src]
+        elif node.op in MOVEMENT:
+            pending.append((operand(node), source_index(node, place)[0]))
+
+
+def _places_of_kept(product: Node, kept: set[Node]) -> Iterator[Index]:
+    """Where a product reads kept rows, in loops that are numbered by the axes of what it sums."""
+    value = operand(product)
+    place: Index = tuple(Node.range(size, axis) for axis, size in enumerate(value.shape))
+    while value.op is not Op.MUL:
+        place, value = _behind(value, place)
+    for factor in operands(value):
+        at = place
+        while factor not in kept and factor.op in _VIEWS:
+            at, factor = _behind(factor, at)
+        if factor in kept:
+            yield at
+
+
+def _behind(view: Node, index: Index) -> tuple[Index, Node]:
+    """What a view or a cast is of, and at which index."""
+    inner = source_index(view, index)[0] if view.op in MOVEMENT else index
+    return inner, operand(view)
+
+
+def _columns(product: Node, kept: set[Node]) -> int | None:
+    """The last axis of a product along which the rows that it reads do not change."""
+    places = [place for index in _places_of_kept(product, kept) for place in index]
+    moving = {loop.arg.number for loop in ranges_in(tuple(places))}
+    fixed = [n for n, size in enumerate(product.shape) if size != 1 and n not in moving]
+    return fixed[-1] if fixed else None
+
+
+def _is_innermost(position: Node, index: Index) -> bool:
+    """Whether the last loop of an index is one that a position moves along."""
+    loops = [place for place in index if place.op is Op.RANGE]
+    return bool(loops) and loops[-1] in position.toposort()
