@@ -167,6 +167,15 @@ def test_long_reductions_of_any_length_have_no_mask_in_each_step(size, name):
     np.testing.assert_allclose(found.item(), exact, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("rows", [3, 17])
+def test_a_few_long_rows_are_cut_while_their_sum_is_not(rows):
+    x, labels = numbers(rows, 33_544), np.arange(rows) * 1000
+    found = Tensor(x, device="CPU").sparse_categorical_crossentropy(Tensor(labels, device="CPU"))
+    wide = x.astype(np.float64)
+    exact = np.log(np.exp(wide).sum(1)) - wide[np.arange(rows), labels]
+    np.testing.assert_allclose(found.item(), exact.mean(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("columns", [16, 64, 200])
 def test_columns_that_one_worker_would_sum_alone_are_cut_into_chunks_of_rows(columns):
     assert scopes(optimized(filled(20_000, columns).sum(0))[0]) == ["grid"]

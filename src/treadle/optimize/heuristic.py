@@ -240,7 +240,7 @@ def _in_whole_blocks(
     """The reduction and its loop without the steps behind the last whole block, if those can be cut
     off: chunks of the others are even, and begin where the first one does in a line of the cache.
     """
-    made = moves.make(CutOffRemainders(moves.number_of(nest), block))
+    made = moves.make(CutOffRemainders(moves.number_of(nest), block, Loop.of(loop)))
     if loop not in made:
         return reduce, loop
     whole, _ = made[loop]

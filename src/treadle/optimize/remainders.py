@@ -15,6 +15,7 @@ from ..ir.op import Op
 from ..ir.views import Reduce
 from .moves import Move, Moves
 from .nest import reads_of, stride
+from .records import Loop
 
 __all__ = ["CutOffRemainders"]
 
@@ -23,22 +24,29 @@ MANY_BLOCKS = 16  # a mask in one of fewer is not worth a second loop
 
 @dataclass(frozen=True)
 class CutOffRemainders(Move):
-    """Each long contiguous reduction of a nest is cut behind its last whole block of steps."""
+    """Each long contiguous reduction of a nest is cut behind its last whole block of steps.
+
+    Or those of one `loop` alone.
+    """
 
     word = "remainder_loop"
 
     nest: int
     block: int
+    loop: Loop | None = None
 
     def apply(self, moves: Moves) -> dict[Node, tuple[Node, Node]]:
         """Returns what each loop that was cut became: whole blocks, and the rest."""
         nest, block = moves.nest_of(self.nest), self.block
+        only = None if self.loop is None else moves.range_of(self.loop)
         free = free_ranges(nest.node)
         made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
         cut: dict[Node, Node] = {}
         for reduce in nest.reduces():
             total, (loop, *others), arg = Reduce.of(reduce)
             size = loop_size(loop)
+            if only not in (None, loop):
+                continue
             if others or size % block == 0 or size < MANY_BLOCKS * block:
                 continue
             if loop.arg.kind != "loop" or not _is_row(reduce, loop):
