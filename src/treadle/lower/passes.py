@@ -29,6 +29,7 @@ from .registers import lower_reduces
 from .scale_by_power import scale_by_powers
 from .shared_grids import join_phases
 from .stage import lower_stages
+from .whole_steps import with_whole_steps
 from .wide_scans import widen_scans
 from .workgroup import lower_work_items
 
@@ -85,7 +86,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         phases = [with_nontemporal_stores(phase, target.l3) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
         # Those look at the schedule's loops, which are others behind this.
-        phases = [with_partial_sums(phase) for phase in phases]
+        phases = [with_whole_steps(with_partial_sums(phase)) for phase in phases]
     else:
         phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -19,7 +19,7 @@ from .records import Loop
 
 __all__ = ["CutOffRemainders"]
 
-MANY_BLOCKS = 16  # a mask in one of fewer is not worth a second loop
+MANY_BLOCKS = 1  # that are worth a second loop
 
 
 @dataclass(frozen=True)

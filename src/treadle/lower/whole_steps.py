@@ -1,0 +1,219 @@
+"""Loops whose last step alone is masked: it stands behind them, and all others have no masks.
+
+    for i in 13: y[64 * i + lane] = x[64 * i + lane] where 64 * i + lane < 776
+      ->  for i in 12: y[64 * i + lane] = x[64 * i + lane]
+          y[768 + lane] = x[768 + lane] where 768 + lane < 776
+
+To compute a mask and load through it takes several instructions, where what is done with a vector
+takes one or two. This is done to programs, last of all: whatever looks for loops before finds those
+that the schedule made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from ..dtype import dtypes
+from ..ir.choices import take
+from ..ir.evaluate import evaluate
+from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size
+from ..ir.node import Node
+from ..ir.op import ALU, Op
+from ..ir.views import Load, Store, bound_of, operand, operands
+from .linearize import Phase
+
+__all__ = ["with_whole_steps"]
+
+MOST_STEPS = 1 << 12  # whose masks are looked at
+_PLAIN = ALU | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
+
+
+def with_whole_steps(phase: Phase) -> Phase:
+    """`phase` with the last step of every loop behind it that is masked in that step alone."""
+    cuts = _cuts(phase.program.src)
+    if not cuts:
+        return phase
+    take("whole_steps")
+    program = tuple(_Program(phase.program.src, cuts).nodes())
+    return replace(phase, program=phase.program.replace(src=program))
+
+
+def _cuts(program: Sequence[Node]) -> dict[Node, dict[Node, bool]]:
+    """The loops to cut; for each what its conditions are in all steps but the last."""
+    cuts: dict[Node, dict[Node, bool]] = {}
+    for loop, body in _innermost(program):
+        if has_fixed_size(loop) and 2 <= loop_size(loop) <= MOST_STEPS:
+            known = _known(loop, body)
+            if any(_is_masked(node, known) for node in body):
+                cuts[loop] = known
+    return cuts
+
+
+def _innermost(program: Sequence[Node]) -> Iterator[tuple[Node, Sequence[Node]]]:
+    """Loops that no other loop stands in, and what stands in them, of which nothing is read later.
+
+    What comes of a loop is in registers and memory.
+    """
+    last_used = {source: place for place, node in enumerate(program) for source in node.src}
+    first: int | None = None
+    for place, node in enumerate(program):
+        if node.op is Op.RANGE:
+            first = place if node.arg.kind == "loop" else None
+        elif node.op is Op.REGISTER:
+            first = None
+        elif node.op is Op.END:
+            if first is not None and closed_ranges(node) == (program[first],):
+                body = program[first + 1 : place]
+                if all(last_used.get(inner, 0) <= place for inner in body):
+                    yield program[first], body
+            first = None
+
+
+def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
+    """Conditions on `loop` alone that are the same in all of its steps but the last."""
+    found: dict[Node, bool] = {}
+    last = loop_size(loop) - 1
+    alone = {loop}
+    for node in body:
+        if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
+            alone.add(node)
+            if node.dtype.scalar is dtypes.bool and not _is_constant(node):
+                before = evaluate(node, {loop: np.arange(last + 1)})[:last]
+                if before.all() or not before.any():
+                    found[node] = bool(before.all())
+    return found
+
+
+def _is_constant(node: Node) -> bool:
+    return all(n.op in _PLAIN and n.op is not Op.RANGE for n in node.toposort())
+
+
+def _is_masked(node: Node, known: dict[Node, bool]) -> bool:
+    """Whether it takes less to compute `node` where conditions are known."""
+    if node.op is Op.LOAD:
+        return Load.of(node).gate in known
+    if node.op is Op.STORE:
+        return Store.of(node).gate in known
+    return node.op in (Op.WHERE, Op.AND) and not known.keys().isdisjoint(node.src)
+
+
+class _Program:
+    """A program with loops cut."""
+
+    def __init__(self, program: Sequence[Node], cuts: dict[Node, dict[Node, bool]]) -> None:
+        self.program, self.cuts = program, cuts
+        self.new: dict[Node, Node] = {}
+        self.constants: dict[Node, None] = {}  # which all loops stand behind
+        self.open: list[set[Node]] = [set()]  # what was computed, by the loops that it stands in
+        self.is_inside = False  # of any loop, or behind one
+
+    def nodes(self) -> Iterator[Node]:
+        made = list(self._made())
+        first = next(place for place, node in enumerate(made) if node.op is Op.RANGE)
+        before = set(made[:first])
+        constants = (node for node in self.constants if node not in before)
+        return iter((*made[:first], *constants, *made[first:]))
+
+    def _made(self) -> Iterator[Node]:
+        body: list[Node] | None = None
+        for node in self.program:
+            if node in self.cuts:
+                body = [node]
+            elif body is None:
+                self.new[node] = _with_sources(node, self.new)
+                yield from self._once(self.new[node])
+            else:
+                body.append(node)
+                if node.op is Op.END:
+                    yield from self._cut(*body)
+                    body = None
+
+    def _cut(self, loop: Node, *rest: Node) -> Iterator[Node]:
+        *body, end = rest
+        last = loop_size(loop) - 1
+        whole = loop.replace(src=(bound_of(loop).like(last),))
+        self.constants.update(dict.fromkeys(whole.src))
+        self.new[end] = end.replace(src=(whole,))
+        inside = _Copy({**self.new, loop: whole}, self.cuts[loop]).nodes(body)
+        behind = _Copy({**self.new, loop: loop.like(last)}, {}).nodes(body)
+        for node in (whole, *inside, self.new[end], *behind):
+            yield from self._once(node)
+
+    def _once(self, node: Node) -> Iterator[Node]:
+        """A node, unless it has been computed in one of the loops around, or before all of them."""
+        if node.op is Op.END:
+            self.open.pop()
+        elif node.dtype is not dtypes.void:
+            if any(node in computed for computed in self.open):
+                return
+            if self.is_inside and _is_constant(node):
+                self.constants[node] = None
+                return
+            if node.op is Op.RANGE:
+                self.is_inside = True
+                self.open.append(set())
+            self.open[-1].add(node)
+        yield node
+
+
+class _Copy:
+    """A copy of a loop's body, on what became of other nodes, where some conditions are known."""
+
+    def __init__(self, new: dict[Node, Node], known: dict[Node, bool]) -> None:
+        self.new, self.known = new, dict(known)
+
+    def nodes(self, body: Sequence[Node]) -> Iterator[Node]:
+        for node in body:
+            if node in self.known:
+                continue
+            same = self._chosen(node)
+            if isinstance(same, bool):
+                self.known[node] = same
+            elif same is not None:
+                self.new[node] = self.new.get(same, same)
+            elif node.op is Op.STORE and self.known.get(Store.of(node).gate) is False:
+                continue
+            else:
+                yield from self._conditions(node)
+                self.new[node] = self._node(node)
+                yield self.new[node]
+
+    def _chosen(self, node: Node) -> Node | bool | None:
+        """What a node is, where a condition says that it is one of its sources."""
+        if node.op in (Op.AND, Op.OR):
+            for side, other in (operands(node), operands(node)[::-1]):
+                if side in self.known:
+                    decides = self.known[side] == (node.op is Op.OR)
+                    return self.known[side] if decides else self.known.get(other, other)
+        if node.op is Op.WHERE and operand(node) in self.known:
+            _, yes, no = node.src
+            return yes if self.known[operand(node)] else no
+        if node.op is Op.LOAD and self.known.get(Load.of(node).gate) is False:
+            return Load.of(node).other
+        return None
+
+    def _node(self, node: Node) -> Node:
+        if node.op is Op.LOAD and self.known.get(Load.of(node).gate):
+            node = Load.of(node)._replace(gate=TRUE).node()
+        elif node.op is Op.STORE and self.known.get(Store.of(node).gate):
+            node = Store.of(node)._replace(gate=TRUE).node()
+        return _with_sources(node, self.new)
+
+    def _conditions(self, node: Node) -> Iterator[Node]:
+        """Conditions that are known, for what takes them as values."""
+        for source in node.src:
+            if source in self.known and source not in self.new:
+                holds = Node.const(dtypes.bool, self.known[source])
+                if source.dtype.count > 1:
+                    yield holds
+                    holds = Node(Op.BROADCAST, source.dtype, (holds,))
+                yield holds
+                self.new[source] = holds
+
+
+def _with_sources(node: Node, new: dict[Node, Node]) -> Node:
+    src = tuple(new.get(source, source) for source in node.src)
+    return node if src == node.src else node.replace(src=src)
