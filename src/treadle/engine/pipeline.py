@@ -43,6 +43,7 @@ from .memory import memory_of
 from .prepacked import expects_replays, lasts
 from .program import Place, Program, loaded, saved
 from .programs import Programs
+from .provenance import places_of
 
 __all__ = ["program_of"]
 
@@ -161,7 +162,8 @@ def _text(key: object) -> str:
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
     with choices_of() as made:
-        plain = in_reals(_marked(roots, inputs))
+        marked = _marked(roots, inputs)
+        plain = in_reals(marked)
     with workers_for(len(toposort(plain)), opened) as workers:
         scheduled, nodes = schedule(plain, device, opened.target)
         GlobalCounters.schedule_count += 1
@@ -176,6 +178,7 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
     pairs = zip(program.kernels, steps, strict=True)
+    program.places = places_of(steps, toposort(marked), zip(marked, nodes, strict=True))
     program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
     if settings.CHECK_KERNELS:
         program.schedule = _without_memory(steps)

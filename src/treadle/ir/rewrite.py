@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from ..errors import InternalError
 from .node import Node, rebuild
+from .origin import pass_on
 from .rule import RuleSet
 
 __all__ = ["rewrite", "rewrite_with"]
@@ -58,6 +59,8 @@ def rewrite_with(
         src = tuple(new[s] for s in node.src)
         candidate = node if src == node.src else rebuild(node, src)
         if candidate is not node:
+            if node.origin is not None:
+                pass_on(node, (candidate,), gradient=False)
             waiting[node] = candidate
             continue
         result = step(node)
@@ -65,5 +68,7 @@ def rewrite_with(
             new[node] = node
             stack.pop()
         else:
+            if node.origin is not None and result.src:  # a leaf is none of the rule's making
+                pass_on(node, (result,), gradient=False)
             waiting[node] = result
     return new[root]
