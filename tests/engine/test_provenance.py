@@ -78,7 +78,7 @@ def test_a_gradient_is_of_the_line_of_its_operation(origins):
     y.backward()
     origins.clear()
     x.grad.realize()
-    assert first(origins) == [(line, "the gradient of matmul")]
+    assert first(origins) == [(line, "grad of matmul")]
 
 
 def test_a_program_that_is_known_names_the_lines_of_the_graph_at_hand(origins):
@@ -210,3 +210,32 @@ def test_a_program_from_disk_names_its_lines(tmp_path):
     assert names[0] == names[1]
     for text in shown:
         assert "program.py:4 matmul" in text
+
+
+ONE_LINE = """
+from treadle import Tensor
+x = Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU").realize()
+((x @ x).softmax() @ x).realize()
+"""
+THREE_LINES = """
+from treadle import Tensor
+x = Tensor([[1.0, 2.0], [3.0, 4.0]], device="CPU").realize()
+y = x @ x
+z = y.softmax()
+(z @ x).realize()
+"""
+
+
+def test_a_program_from_disk_tells_lines_apart_that_were_one_when_it_was_made(tmp_path):
+    environment = {**os.environ, "DEBUG": "2", "CACHE_DIR": str(tmp_path / "cache")}
+    shown = []
+    for name, text in (("one.py", ONE_LINE), ("three.py", THREE_LINES)):
+        file = tmp_path / name
+        file.write_text(text)
+        command = [sys.executable, str(file)]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+        shown.append([row for row in done.stderr.splitlines() if row.startswith("*** CPU")])
+    one, three = shown
+    assert len(one) == len(three)
+    assert all("one.py:4" in row for row in one if "total" not in row)
+    assert {"three.py:4", "three.py:5", "three.py:6"} <= {word for r in three for word in r.split()}

@@ -21,7 +21,7 @@ from ..dtype import ImageDType
 from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.choices import choices_of
-from ..ir.node import Node, substitute, toposort
+from ..ir.node import Node, following, substitute, toposort
 from ..ir.op import Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
@@ -161,14 +161,17 @@ def _text(key: object) -> str:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    with choices_of() as made:
-        marked = _marked(roots, inputs)
-        plain = in_reals(marked)
-    with workers_for(len(toposort(plain)), opened) as workers:
-        scheduled, nodes = schedule(plain, device, opened.target)
-        GlobalCounters.schedule_count += 1
-        steps = [step for step in scheduled if _has_work(step.roots[0])]
-        program = Program(device, compiled(steps, opened, workers))
+    marked = _marked(roots, inputs)
+    with following() as derived:
+        with choices_of() as made:
+            plain = in_reals(marked)
+        with workers_for(len(toposort(plain)), opened) as workers:
+            scheduled, nodes = schedule(plain, device, opened.target)
+            GlobalCounters.schedule_count += 1
+            steps = [step for step in scheduled if _has_work(step.roots[0])]
+            program = Program(device, compiled(steps, opened, workers))
+    outputs = zip(marked, nodes, strict=True)
+    program.places = places_of(steps, toposort(marked), derived, outputs)
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in scheduled for root in step.roots if root.op is not Op.ASSIGN}
     for root, node in zip(roots, nodes, strict=True):
@@ -178,7 +181,6 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
     pairs = zip(program.kernels, steps, strict=True)
-    program.places = places_of(steps, toposort(marked), zip(marked, nodes, strict=True))
     program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
     if settings.CHECK_KERNELS:
         program.schedule = _without_memory(steps)

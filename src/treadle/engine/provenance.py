@@ -1,7 +1,7 @@
 """Which of the user's lines each kernel of a program was made for.
 
-    places_of(kernels, order, outputs)  ->  for each kernel, places of nodes in the graph's order
-    origins_of(program, roots)          ->  for each kernel, who made those nodes of this very graph
+    places_of(kernels, order, derived, outputs)  ->  for each kernel, places of nodes in `order`
+    origins_of(program, roots)                   ->  for each kernel, who made those of `roots`
 
 A program runs for every graph of the same form, whichever lines made that, and comes back from disk
 where nothing is scheduled. So it keeps the places of nodes, and each run looks up who made them.
@@ -9,7 +9,7 @@ where nothing is scheduled. So it keeps the places of nodes, and each run looks 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeAlias
 
 from ..config import settings
@@ -26,9 +26,7 @@ __all__ = ["Origins", "origins_of", "places_of"]
 
 Origins: TypeAlias = tuple[Origin, ...]  # the line with most of the work first
 
-Line: TypeAlias = tuple[int, int, bool]
-
-_MOST = 4  # lines of a kernel
+_MOST_NODES, _MOST_LINES = 12, 4  # of a kernel
 _NO_WORK = {*MOVEMENT, Op.BUFFER, Op.CONST, Op.CONTIGUOUS, Op.ASSIGN, Op.AFTER}
 
 
@@ -37,41 +35,60 @@ def origins_of(program: Program, roots: Sequence[Node]) -> list[Origins]:
     if settings.DEBUG < 2 and capturing.active is None:
         return []
     order = toposort(unbind(roots)[0])
-    found = []
+    owners = _owners({node: node for node in order if node.origin is not None}, order)
+    found: list[Origins] = []
     for places in program.places:
-        origins = (origin_of(order[place]) for place in places)
-        found.append(tuple(origin for origin in origins if origin is not None))
+        lines: dict[object, Origin] = {}
+        for place in places:
+            origin = origin_of(owners.get(order[place], order[place]))
+            if origin is not None:
+                lines.setdefault((origin.code, origin.instruction, origin.is_gradient), origin)
+        found.append(tuple([*lines.values()][:_MOST_LINES]))
     return found
 
 
 def places_of(
-    kernels: Sequence[Kernel], order: Sequence[Node], outputs: Iterable[tuple[Node, Node]]
+    kernels: Sequence[Kernel],
+    order: Sequence[Node],
+    derived: Mapping[Node, Node],
+    outputs: Iterable[tuple[Node, Node]],
 ) -> list[tuple[int, ...]]:
-    """For each kernel, where the nodes that it computes stand in `order`: one for each line, that
-    of the most work first.
+    """For each kernel, where the nodes that it computes stand in `order`, that of the most work
+    first; a few of them.
 
-    `outputs` are pairs of what was asked for and what is stored for it. A node that scheduling made
-    is looked up by its origin, which it has from one of the graph's.
+    `derived` says what scheduling made nodes of, `outputs` are pairs of what was asked for and what
+    is stored for it. Any other node stands where the one does that it is computed for.
     """
     stored = {root for kernel in kernels for root in kernel.roots}
     places = {node: place for place, node in enumerate(order)}
-    lines = {_line(node): place for place, node in enumerate(order) if node.origin is not None}
-    asked = _asked(toposort(stored), outputs)
-    elements = _Elements()
+    scheduled = toposort(stored)
+    known = {node: root for root, node in outputs} | dict(zip(order, order, strict=True))
+    for made, node in derived.items():  # in the order in which they were made
+        if node in known:
+            known.setdefault(made, known[node])
+    owners, elements = _owners(known, scheduled), _Elements()
     found = []
     for kernel in kernels:
-        most: dict[Line, tuple[tuple[bool, int, int], Node]] = {}  # of each line the most work
+        most: dict[int, tuple[bool, int, int]] = {}
         for number, node in enumerate(_inside(kernel, stored)):
-            if (origin := asked.get(node)) is not None:
+            if node in owners:
+                place = places[owners[node]]
                 work = (node.op not in _NO_WORK, elements.of(node), number)
-                line = _line(origin)
-                if line not in most or work > most[line][0]:
-                    most[line] = work, origin
-        ranked = sorted(most.items(), key=lambda item: item[1][0], reverse=True)
-        ranked = [item for item in ranked if item[1][0][0]] or ranked[:1]  # none only moves data
-        known = (places.get(origin, lines.get(line)) for line, (_, origin) in ranked)
-        found.append(tuple([place for place in known if place is not None][:_MOST]))
+                most[place] = max(work, most.get(place, work))
+        ranked = sorted(most, key=lambda place: most[place], reverse=True)
+        worked = [place for place in ranked if most[place][0]]
+        found.append(tuple(worked[:_MOST_NODES] or ranked[:1]))
     return found
+
+
+def _owners(known: dict[Node, Node], order: Sequence[Node]) -> dict[Node, Node]:
+    """`known`, and for each other node of `order`, sources first, what is known of its user."""
+    owners = dict(known)
+    for node in reversed(order):
+        if (owner := owners.get(node)) is not None:
+            for source in node.src:
+                owners.setdefault(source, owner)
+    return owners
 
 
 def _inside(kernel: Kernel, stored: set[Node]) -> list[Node]:
@@ -79,29 +96,6 @@ def _inside(kernel: Kernel, stored: set[Node]) -> list[Node]:
     own = set(kernel.roots)
     below = toposort(own, lambda node: node in own or node not in stored)
     return [node for node in below if node in own or node not in stored]
-
-
-def _asked(order: Sequence[Node], outputs: Iterable[tuple[Node, Node]]) -> dict[Node, Node]:
-    """For nodes of `order`, sources first, the node of a known line that each is computed for.
-
-    Where its own line is not known, that is the one of who uses it.
-    """
-    asked = {node: root for root, node in outputs if root.origin is not None}
-    for node in reversed(order):
-        if node.origin is not None:
-            asked[node] = node
-        elif node not in asked:
-            continue
-        for source in node.src:
-            asked.setdefault(source, asked[node])
-    return asked
-
-
-def _line(node: Node) -> Line:
-    """What tells a node's line from others, and its gradient from itself."""
-    assert node.origin is not None
-    code, instruction, _, is_gradient = node.origin
-    return id(code), instruction, is_gradient
 
 
 class _Elements:

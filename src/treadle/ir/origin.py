@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from ..explained import EXPLAINING
-from .node import Node
+from .node import Node, carry
 from .op import Op
 
 __all__ = ["Origin", "lines_of", "mark", "origin_of", "pass_on"]
@@ -65,8 +65,8 @@ def pass_on(node: Node, made: Iterable[Node | None], *, gradient: bool = True) -
     if node.origin is not None:
         origin = (*node.origin[:3], gradient or node.origin[3])
         for new in made:
-            if new is not None and new.origin is None:
-                _set_origin(new, origin)
+            if new is not None:
+                carry(node, new, origin)
 
 
 @dataclass(frozen=True)
@@ -82,18 +82,19 @@ class Origin:
     @property
     def operation(self) -> str:
         """What was asked for: a method, an operator or a layer, or the gradient of one."""
-        return self._named(self._name)
+        return f"the gradient of {self._name}" if self.is_gradient else self._name
 
     @property
     def layer(self) -> str:
-        """The attribute that a method called, by its class's name, else the operation.
+        """In few words: the attribute that a method called, by its class's name, else the operation.
 
         An operator by what the line says: the node may be no more than its last step.
         """
         found = _attribute(self.code, self.instruction)
         if found is None and _is_operator(self.inner):
             found = _operator(self.code, self.instruction)
-        return self._named(found or self._name)
+        name = found or self._name
+        return f"grad of {name}" if self.is_gradient else name
 
     @property
     def line(self) -> tuple[str, int]:
@@ -110,9 +111,6 @@ class Origin:
     @property
     def _name(self) -> str:
         return _operation(self.op, self.inner)
-
-    def _named(self, name: str) -> str:
-        return f"the gradient of {name}" if self.is_gradient else name
 
 
 def origin_of(node: Node) -> Origin | None:

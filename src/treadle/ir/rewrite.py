@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import InternalError
-from .node import Node, rebuild
-from .origin import pass_on
+from .node import Node, carry, rebuild
 from .rule import RuleSet
 
 __all__ = ["rewrite", "rewrite_with"]
@@ -60,7 +59,7 @@ def rewrite_with(
         candidate = node if src == node.src else rebuild(node, src)
         if candidate is not node:
             if node.origin is not None:
-                pass_on(node, (candidate,), gradient=False)
+                carry(node, candidate, node.origin)
             waiting[node] = candidate
             continue
         result = step(node)
@@ -69,6 +68,6 @@ def rewrite_with(
             stack.pop()
         else:
             if node.origin is not None and result.src:  # a leaf is none of the rule's making
-                pass_on(node, (result,), gradient=False)
+                carry(node, result, node.origin)
             waiting[node] = result
     return new[root]
