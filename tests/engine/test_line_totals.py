@@ -21,6 +21,7 @@ def origin(number, file="train.py"):
 def totals(monkeypatch):
     """Totals that no exit of this process shows."""
     monkeypatch.setattr("atexit.register", lambda function: None)
+    monkeypatch.setattr("atexit.unregister", lambda function: None)
     return LineTotals()
 
 
@@ -112,7 +113,7 @@ def stderr_of(body, **variables):
 def test_the_end_of_a_process_shows_the_table_once():
     shown = stderr_of("(x + 1).realize(); (x * 2).realize()", DEBUG="2")
     assert shown.count("by line") == 1
-    assert shown.rindex("by line") > shown.rindex("GFLOP/s ")
+    assert shown.rindex("by line") > shown.rindex("*** CPU")
     assert "add" in shown[shown.rindex("by line") :]
 
 
@@ -136,3 +137,20 @@ if child:
     os.waitpid(child, 0)
 """
     assert stderr_of(body, DEBUG="2").count("by line") == 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_shows_what_it_did_itself():
+    body = """
+(x + 1).realize()
+child = os.fork()
+if child:
+    os.waitpid(child, 0)
+else:
+    (x * 2).realize()
+"""
+    _, first, second = stderr_of(body, DEBUG="2").split("by line")
+    assert "mul" in first
+    assert "add" not in first
+    assert "add" in second
+    assert "mul" not in second

@@ -13,13 +13,14 @@ from __future__ import annotations
 
 import json
 import math
+import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..runtime.probe import Rates, fma_peak, stream_rates
-from ..target import Target, available_cores
+from ..target import Target, available_cores, third_level_caches
 from .cache import compile_cache
 from .work import Work
 
@@ -102,7 +103,7 @@ class Ceilings:
 def measure(target: Target) -> Ceilings:
     """The ceilings as they show now, in about half a second."""
     cores = available_cores()
-    l1, l2, l3 = target.l1, target.l2, target.l3
+    l1, l2, l3 = target.l1, target.l2, target.l3 * third_level_caches()
     # A stream goes through half of a cache, for others use that, too; and of memory through four
     # times what caches hold.
     levels = (
@@ -159,7 +160,7 @@ measured = Measured()
 
 
 def _key(target: Target) -> str:
-    return f"ceilings:{available_cores()}:{target!r}"
+    return f"ceilings:{platform.node()}:{available_cores()}:{target!r}"
 
 
 def _saved(target: Target) -> Ceilings | None:

@@ -15,9 +15,11 @@ import atexit
 import os
 import shutil
 import sys
+import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..forks import fork_safe
 from ..ir.origin import Origin
 
 __all__ = ["WIDTH", "LineTotals", "Tally", "figures", "label", "line_totals"]
@@ -93,17 +95,21 @@ class LineTotals:
 
     def __init__(self) -> None:
         self._rows: dict[tuple[str, str, int, str], tuple[str, Tally]] = {}
-        self._process = 0  # whose exit shows them: a fork would show its parent's again
+        self._process = 0  # whose they are: a fork has its parent's
+        self._lock = fork_safe(threading.Lock())
 
     def add(self, device: str, origins: Sequence[Origin], tally: Tally) -> None:
         """Add what a kernel took that was made for `origins`."""
-        if not self._process:
-            self._process = os.getpid()
-            atexit.register(self.show)
         first = origins[:1]
         key = (device, *(first[0].line if first else ("", 0)), first[0].layer if first else "")
-        name, known = self._rows.get(key) or (label(first), Tally())
-        self._rows[key] = name, known + tally
+        with self._lock:
+            if self._process != os.getpid():
+                self._process = os.getpid()
+                self._rows.clear()
+                atexit.unregister(self.show)
+                atexit.register(self.show)
+            name, known = self._rows.get(key) or (label(first), Tally())
+            self._rows[key] = name, known + tally
 
     def show(self) -> None:
         """Write the table to standard error, where it was this process that added to it."""
@@ -115,8 +121,9 @@ class LineTotals:
         rows = sorted(self._rows.items(), key=lambda row: row[1][1].seconds, reverse=True)
         whole = sum((tally for _, (_, tally) in rows), Tally())
         devices = {device for (device, *_), _ in rows}
+        head = _HEAD if whole.judged else _HEAD.removesuffix(" roofline")
         lines = [
-            _HEAD.format(f"*** {_time(whole.seconds).strip()} in {whole.kernels} kernels, by line")
+            head.format(f"*** {_time(whole.seconds).strip()} in {whole.kernels} kernels, by line")
         ]
         for (device, *_), (name, tally) in rows[:_MOST_ROWS]:
             lines.append(_row(name, tally, whole, device if len(devices) > 1 else ""))

@@ -86,9 +86,9 @@ class Origin:
 
     @property
     def layer(self) -> str:
-        """In few words: the attribute that a method called, by its class's name, else the operation.
+        """In few words: the attribute that a method called, by its class's name.
 
-        An operator by what the line says: the node may be no more than its last step.
+        Else the operation; an operator by what the line says, for the node may be its last step.
         """
         found = _attribute(self.code, self.instruction)
         if found is None and _is_operator(self.inner):
