@@ -58,14 +58,6 @@ def test_what_is_quicker_than_memory_came_from_a_cache_in_part():
     assert share.value == pytest.approx(11 / 15)
 
 
-def test_reads_writes_and_copies_have_rates_of_their_own():
-    rates = Rates(read=10.0, write=40.0, copy=20.0)
-    assert rates.seconds(100, 0) == 10
-    assert rates.seconds(0, 100) == 2.5
-    assert rates.seconds(50, 50) == 5
-    assert rates.seconds(100, 50) == 5 + 5  # a copy of 50, and 50 more that are read
-
-
 def test_a_share_above_one_is_told_as_it_is():
     assert roof().share(work(ops=3000), 1e-6).value == pytest.approx(3)
 
@@ -77,8 +69,9 @@ class Machine:
         self.found, self.probes, self.now = found, 0, 0.0
         self.measured = Measured(self.probe, lambda: self.now)
 
-    def probe(self, target):
+    def probe(self, target, names):
         self.probes += 1
+        self.names = names
         return self.found[min(self.probes, len(self.found)) - 1]
 
     def share(self, ops, seconds):
@@ -89,6 +82,21 @@ def test_a_ceiling_that_was_measured_too_low_is_measured_again():
     machine = Machine(roof(flops=0.5e9), roof(flops=1e9))
     assert machine.share(900, 1e-6) == pytest.approx(0.9)
     assert machine.probes == 2
+
+
+def test_only_the_ceiling_that_is_exceeded_is_measured_again():
+    machine = Machine(roof())
+    machine.share(2000, 1e-6)
+    assert machine.names == ["compute"]
+    machine.now += PAUSE
+    machine.measured.share(work(read=2000), 1e-6, TARGET)
+    assert machine.names == ["memory", "L2"]
+
+
+def test_what_is_not_measured_is_not_known():
+    found = ceilings.measure(TARGET, ["L1"])
+    assert found.flops == 0
+    assert [level.name for level in found.levels if any(level.rates)] == ["L1"]
 
 
 def test_a_worse_probe_lowers_nothing():

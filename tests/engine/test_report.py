@@ -16,7 +16,7 @@ from treadle.runtime.probe import Rates
 def with_ceilings(monkeypatch, flops, rate):
     """Let the machine do so many operations and move so many bytes a second."""
     found = Ceilings(flops, (Level("memory", math.inf, Rates(rate, rate, rate)),))
-    monkeypatch.setattr(report, "measured", Measured(lambda target: found))
+    monkeypatch.setattr(report, "measured", Measured(lambda target, names: found))
     cache = CompileCache(None)
     monkeypatch.setattr("treadle.engine.ceilings.compile_cache", lambda: cache)
 

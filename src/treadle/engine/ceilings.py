@@ -15,7 +15,7 @@ import json
 import math
 import platform
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -28,8 +28,10 @@ __all__ = ["Ceilings", "Level", "Measured", "Share", "measure", "measured"]
 
 FMA_STEPS = 1 << 15  # half a millisecond
 LEAST_STREAM = 8 << 20  # bytes of each core: more than its part of any cache
-MOST_PROBES = 4  # in one process
-PAUSE = 1.0  # seconds before the third, twice as many before the fourth
+MOST_PROBES = 16  # in one process
+PAUSE = 0.25  # seconds before the third, twice as many before the fourth, ...
+CEILINGS = ("compute", "L1", "L2", "L3", "memory")
+UNKNOWN = Rates(0.0, 0.0, 0.0)
 
 
 class Level(NamedTuple):
@@ -100,19 +102,24 @@ class Ceilings:
         return next((share for share in shares if share.value <= 1), shares[-1])
 
 
-def measure(target: Target) -> Ceilings:
-    """The ceilings as they show now, in about half a second."""
+def measure(target: Target, names: Collection[str] = CEILINGS) -> Ceilings:
+    """The ceilings of these names as they show now, in a tenth of a second each; others are 0."""
     cores = available_cores()
     l1, l2, l3 = target.l1, target.l2, target.l3 * third_level_caches()
-    # A stream goes through half of a cache, for others use that, too; and of memory through four
-    # times what caches hold.
-    levels = (
-        Level("L1", cores * l1, stream_rates(l1 // 2, target, shares=False)),
-        Level("L2", cores * l2, stream_rates(l2 // 2, target, shares=False)),
-        Level("L3", max(l3, cores * l2), stream_rates(max(2 * l2, l3 // (2 * cores)), target)),
-        Level("memory", math.inf, stream_rates(max(4 * l3 // cores, LEAST_STREAM), target)),
-    )
-    return Ceilings(fma_peak(FMA_STEPS, target), levels)
+    # For each level its size, and of each core what streams go through: half of a cache, for
+    # others use that, too; of memory four times what caches hold.
+    sizes = {
+        "L1": (cores * l1, l1 // 2),
+        "L2": (cores * l2, l2 // 2),
+        "L3": (max(l3, cores * l2), max(2 * l2, l3 // (2 * cores))),
+        "memory": (math.inf, max(4 * l3 // cores, LEAST_STREAM)),
+    }
+    levels: list[Level] = []
+    for name, (size, part) in sizes.items():
+        shares = name in ("L3", "memory")
+        rates = stream_rates(part, target, shares=shares) if name in names else UNKNOWN
+        levels.append(Level(name, size, rates))
+    return Ceilings(fma_peak(FMA_STEPS, target) if "compute" in names else 0.0, tuple(levels))
 
 
 class Measured:
@@ -120,7 +127,7 @@ class Measured:
 
     def __init__(
         self,
-        probe: Callable[[Target], Ceilings] = measure,
+        probe: Callable[[Target, Collection[str]], Ceilings] = measure,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._probe, self._clock, self._last = probe, clock, -math.inf
@@ -131,7 +138,7 @@ class Measured:
         """What is known, on disk too; measured where nothing is."""
         found = self._found.get(target) or _saved(target)
         if found is None:
-            return self._again(target, None)
+            return self._again(target, CEILINGS, None)
         self._found[target] = found
         return found
 
@@ -139,7 +146,8 @@ class Measured:
         """How near to its ceiling `work` came, which is measured again where it is exceeded."""
         share = self.of(target).share(work, seconds)
         if share.value > 1 and self._may_probe():
-            share = self._again(target, self.of(target)).share(work, seconds)
+            names = share.name.split(" and ")
+            share = self._again(target, names, self.of(target)).share(work, seconds)
         return share
 
     def _may_probe(self) -> bool:
@@ -147,9 +155,9 @@ class Measured:
         waited = self._clock() - self._last
         return self._probes < MOST_PROBES and waited >= PAUSE * (self._probes - 1)
 
-    def _again(self, target: Target, known: Ceilings | None) -> Ceilings:
+    def _again(self, target: Target, names: Collection[str], known: Ceilings | None) -> Ceilings:
         self._probes += 1
-        found = self._probe(target)
+        found = self._probe(target, names)
         self._last = self._clock()
         found = self._found[target] = found if known is None else found.best(known)
         compile_cache().put(_key(target), json.dumps([found.flops, found.levels]).encode())

@@ -162,16 +162,16 @@ def _text(key: object) -> str:
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
     marked = _marked(roots, inputs)
-    with following() as derived:
-        with choices_of() as made:
-            plain = in_reals(marked)
-        with workers_for(len(toposort(plain)), opened) as workers:
+    order = toposort(marked)
+    with workers_for(len(order), opened) as workers:
+        with following() as derived:
+            with choices_of() as made:
+                plain = in_reals(marked)
             scheduled, nodes = schedule(plain, device, opened.target)
-            GlobalCounters.schedule_count += 1
-            steps = [step for step in scheduled if _has_work(step.roots[0])]
-            program = Program(device, compiled(steps, opened, workers))
-    outputs = zip(marked, nodes, strict=True)
-    program.places = places_of(steps, toposort(marked), derived, outputs)
+        GlobalCounters.schedule_count += 1
+        steps = [step for step in scheduled if _has_work(step.roots[0])]
+        program = Program(device, compiled(steps, opened, workers))
+    program.places = places_of(steps, order, derived, zip(marked, nodes, strict=True))
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in scheduled for root in step.roots if root.op is not Op.ASSIGN}
     for root, node in zip(roots, nodes, strict=True):

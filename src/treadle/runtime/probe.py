@@ -4,8 +4,8 @@
     stream_rates(1 << 26)     ->  Rates(read=2.9e10, write=3.1e10, copy=3.0e10)
 
 The probes are independent of treadle's own kernels: loops in LLVM IR that are written out here. All
-cores run them at once, each on memory of its own. The best of several short rounds counts: whatever
-else the machine does meanwhile makes a round slower, and nothing makes one quicker.
+cores run them at once, each on memory of its own. The best of many short moments counts: whatever
+else the machine does makes others slower, and nothing makes one quicker.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ import functools
 import mmap
 import threading
 import time
+from bisect import bisect
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from ..dtype import dtypes
 from ..target import available_cores, host_target
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from llvmlite.binding.executionengine import ExecutionEngine
 
@@ -30,11 +32,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Rates", "fma_peak", "rate", "stream_rates"]
 
-ROUNDS = 12
+ROUNDS = 7
+BURSTS = 120  # calls of a probe on each core
+_STRETCH = 4  # of them in what is measured
 _LINE = 64  # bytes of a vector of the streams
 _VECTORS = 8  # of these in a step
 _APART = 2048  # bytes: a load waits for a store whose address ends in the same 12 bits
-_LEAST_BYTES = 1 << 24  # that a core moves in a round: some tenths of a millisecond
+_PART = 2 << 20  # bytes that a call moves of more than a second-level cache
+_LEAST_SECONDS = 1e-4  # of a call, since two are a microsecond apart
+
+_Span = tuple[float, float]
 
 
 class Rates(NamedTuple):
@@ -66,21 +73,22 @@ def _timed(function: Callable[[], object]) -> float:
     return time.perf_counter() - start
 
 
-def _rate_of_cores(amount: float, function: Callable[[int], object], *, shares: bool) -> float:
-    """`amount` a second and core, for all cores that call `function` with their number at a time.
+def _rate_of_cores(amount: float, function: Callable[[int, int], object], *, shares: bool) -> float:
+    """`amount` a second, for all cores that call `function` with their number and the call's.
 
-    Where cores share what is measured, the best round of all together counts. Else the best of
-    each: another process that takes one core for a while then leaves the others' rounds alone.
+    The best of short stretches of time, whichever other processes had some core before it or
+    afterwards: of all cores in the same stretch if they share what is measured, else of each.
     """
     cores = available_cores()
+    spans: list[list[_Span]] = [[] for _ in range(cores)]
     meeting = threading.Barrier(cores)
-    spans: list[list[tuple[float, float]]] = [[] for _ in range(cores)]
 
     def run(core: int) -> None:
-        for _ in range(ROUNDS + 1):  # the first warms up
-            meeting.wait()
+        function(core, 0)  # warms up
+        meeting.wait()
+        for number in range(BURSTS):
             start = time.perf_counter()
-            function(core)
+            function(core, number)
             spans[core].append((start, time.perf_counter()))
 
     # ctypes lets go of the interpreter's lock during a call, so plain threads do here.
@@ -89,11 +97,28 @@ def _rate_of_cores(amount: float, function: Callable[[int], object], *, shares: 
         thread.start()
     for thread in threads:
         thread.join()
-    rounds = list(zip(*spans, strict=True))[1:]
+    each = [_stretches(calls) for calls in spans]
     if shares:
-        starts_and_ends = [zip(*spans, strict=True) for spans in rounds]
-        return cores * amount / min(max(ends) - min(starts) for starts, ends in starts_and_ends)
-    return sum(amount / min(end - start for start, end in core[1:]) for core in spans)
+        best = max(sum(_calls_in(s, c) for c in spans) / (s[1] - s[0]) for s in chain(*each))
+    else:
+        best = sum(_STRETCH / min(end - begin for begin, end in stretches) for stretches in each)
+    return amount * best
+
+
+def _stretches(calls: Sequence[_Span]) -> list[_Span]:
+    """Every few calls one after the other."""
+    return [(first[0], last[1]) for first, last in zip(calls, calls[_STRETCH - 1 :], strict=False)]
+
+
+def _calls_in(stretch: _Span, calls: Sequence[_Span]) -> float:
+    """How many of a core's calls are in a stretch of time, with parts of those at its ends."""
+    begin, end = stretch
+    found = 0.0
+    for first, last in calls[max(0, bisect(calls, stretch) - 1) :]:
+        if first >= end:
+            break
+        found += max(0.0, min(last, end) - max(first, begin)) / (last - first)
+    return found
 
 
 # -- arithmetic -----------------------------------------------------------------------------------
@@ -111,7 +136,7 @@ def fma_peak(steps: int, target: Target | None = None) -> float:
     address = engine.get_function_address("probe")
     probe = ctypes.CFUNCTYPE(ctypes.c_float, ctypes.c_int64)(address)
     flops = 2.0 * lanes * accumulators * steps
-    return _rate_of_cores(flops, lambda _: probe(steps), shares=False)
+    return _rate_of_cores(flops, lambda core, number: probe(steps), shares=False)
 
 
 def _fma_source(lanes: int, accumulators: int) -> str:
@@ -161,7 +186,6 @@ def stream_rates(nbytes: int, target: Target | None = None, *, shares: bool = Tr
     """
     engine = _streams(target or host_target())
     nbytes -= nbytes % (2 * _LINE * _VECTORS)
-    rounds = max(1, _LEAST_BYTES // nbytes)
     with contextlib.closing(mmap.mmap(-1, nbytes * available_cores())) as memory:
         if hasattr(memory, "madvise") and hasattr(mmap, "MADV_HUGEPAGE"):
             with contextlib.suppress(OSError):  # a system without them
@@ -170,13 +194,17 @@ def stream_rates(nbytes: int, target: Target | None = None, *, shares: bool = Tr
         address, copied = ctypes.addressof(first), nbytes // 2 - _APART
 
         def measured(name: str, source: int, length: int) -> float:
+            """What is moved from `source` to the beginning of each core's memory, a part a call."""
             stream = _STREAM(engine.get_function_address(name))
+            part, rounds = min(length, _PART), 1
 
-            def run(core: int) -> None:
-                target = address + core * nbytes
-                stream(target + source, target, length, rounds)
+            def run(core: int, number: int) -> None:
+                target = address + core * nbytes + number % (length // part) * part
+                stream(target + source, target, part, rounds)
 
-            moved = rounds * (2 * length if source else length)
+            while _timed(lambda: run(0, 0)) < _LEAST_SECONDS and part == length:
+                rounds *= 2
+            moved = rounds * (2 * part if source else part)
             return _rate_of_cores(moved, run, shares=shares)
 
         # Written first: memory that nobody has written to is one page of zeros.
