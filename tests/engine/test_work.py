@@ -7,6 +7,7 @@ from treadle import Tensor, Variable, dtypes
 from treadle.engine.counters import GlobalCounters
 from treadle.engine.devices import Device
 from treadle.engine.pipeline import program_of
+from treadle.engine.steps import listeners
 
 
 def works(*tensors):
@@ -15,7 +16,7 @@ def works(*tensors):
     return [kernel.work for kernel in program.kernels]
 
 
-def floats(*shape, dtype=np.float32):
+def floats(*shape, dtype: type = np.float32):
     return Tensor(np.ones(shape, dtype), device="CPU").realize()
 
 
@@ -50,12 +51,16 @@ def test_what_is_read_again_and_again_counts_once():
     assert work.read == 4 * (16 + 1600)
 
 
-def test_memory_that_is_changed_in_place_is_read_and_written():
-    x = floats(100)
-    GlobalCounters.reset()
+def test_memory_that_is_changed_in_place_is_read_and_written_and_touched_once():
+    x, seen = floats(100), []
     x += 1
+    listeners.append(seen.append)
+    GlobalCounters.reset()
     x.realize()
-    assert GlobalCounters.global_mem == 2 * 400
+    listeners.remove(seen.append)
+    [work] = [kernel.work for step in seen for kernel in step.program.kernels]
+    assert (work.read, work.written, work.touched) == (400, 400, 400)
+    assert GlobalCounters.global_mem == 800
 
 
 @pytest.mark.parametrize("length", [512, 1024])

@@ -28,6 +28,7 @@ __all__ = ["Ceilings", "Level", "Measured", "Share", "measure", "measured"]
 
 FMA_STEPS = 1 << 15  # half a millisecond
 LEAST_STREAM = 8 << 20  # bytes of each core: more than its part of any cache
+TRIES = 3  # of a probe, while its ceiling is exceeded
 MOST_PROBES = 16  # in one process
 PAUSE = 0.25  # seconds before the third, twice as many before the fourth, ...
 CEILINGS = ("compute", "L1", "L2", "L3", "memory")
@@ -78,12 +79,12 @@ class Ceilings:
         """What `work` takes at least, where its bytes are in the level that has room for all, and
         where the next quicker cache has as many of them as fit.
         """
-        number = next(n for n, level in enumerate(self.levels) if work.moved <= level.size)
+        number = next(n for n, level in enumerate(self.levels) if work.touched <= level.size)
         level = self.levels[number]
         found = [self._limit(work, level.rates.seconds(work.read, work.written), level.name)]
         if number:
             inner = self.levels[number - 1]
-            part = inner.size / work.moved
+            part = inner.size / work.touched
             mixed = part * inner.rates.seconds(work.read, work.written)
             mixed += (1 - part) * level.rates.seconds(work.read, work.written)
             found.append(self._limit(work, mixed, f"{level.name} and {inner.name}"))
@@ -138,6 +139,7 @@ class Measured:
         """What is known, on disk too; measured where nothing is."""
         found = self._found.get(target) or _saved(target)
         if found is None:
+            self._probes += 1
             return self._again(target, CEILINGS, None)
         self._found[target] = found
         return found
@@ -145,9 +147,14 @@ class Measured:
     def share(self, work: Work, seconds: float, target: Target) -> Share:
         """How near to its ceiling `work` came, which is measured again where it is exceeded."""
         share = self.of(target).share(work, seconds)
-        if share.value > 1 and self._may_probe():
+        if share.value <= 1 or not self._may_probe():
+            return share
+        self._probes += 1
+        for _ in range(TRIES):
             names = share.name.split(" and ")
             share = self._again(target, names, self.of(target)).share(work, seconds)
+            if share.value <= 1:
+                break
         return share
 
     def _may_probe(self) -> bool:
@@ -156,7 +163,6 @@ class Measured:
         return self._probes < MOST_PROBES and waited >= PAUSE * (self._probes - 1)
 
     def _again(self, target: Target, names: Collection[str], known: Ceilings | None) -> Ceilings:
-        self._probes += 1
         found = self._probe(target, names)
         self._last = self._clock()
         found = self._found[target] = found if known is None else found.best(known)

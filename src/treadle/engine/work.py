@@ -33,14 +33,15 @@ _SAMPLES = 16
 class Work(NamedTuple):
     """`ops` are operations of numbers; `lanes` the same as so many of float32, by the room that
     they take in a vector: narrow floats are computed in float32. `read` and `written` are bytes,
-    `buffers` those of all buffers, touched or not. `is_fixed`: it is the same in every launch;
-    otherwise loops of sizes known at launch count as one step.
+    `touched` those of elements that are one or both, `buffers` those of all buffers. `is_fixed`: it
+    is the same in every launch; otherwise loops of sizes known at launch count as one step.
     """
 
     ops: int
     lanes: float
     read: int
     written: int
+    touched: int
     buffers: int
     is_fixed: bool = True
 
@@ -53,7 +54,8 @@ class Work(NamedTuple):
         """The lesser of both, but of the same buffers."""
         ops, lanes = min(self.ops, other.ops), min(self.lanes, other.lanes)
         read, written = min(self.read, other.read), min(self.written, other.written)
-        return Work(ops, lanes, read, written, self.buffers, self.is_fixed)
+        touched = min(self.touched, other.touched)
+        return Work(ops, lanes, read, written, touched, self.buffers, self.is_fixed)
 
 
 def work_of(ast: Node, buffers: Iterable[Node]) -> Work:
@@ -87,8 +89,10 @@ def _counted(ast: Node, buffers: int) -> Work:
             times = sizes.product(free[node].union(closed_ranges(node)))
         ops += times
         lanes += times * _room(node)
-    read, written = (sum(map(_bytes, seen, seen.values())) for seen in reached)
-    return Work(round(ops), lanes, read, written, buffers, is_fixed)
+    loaded, stored = ({p: _bytes(p, count) for p, count in seen.items()} for seen in reached)
+    touched = sum(max(loaded.get(p, 0), stored.get(p, 0)) for p in {**loaded, **stored})
+    read, written = sum(loaded.values()), sum(stored.values())
+    return Work(round(ops), lanes, read, written, touched, buffers, is_fixed)
 
 
 def _room(node: Node) -> float:
