@@ -33,6 +33,13 @@ def test_wide_numbers_take_more_room_in_a_vector_and_narrow_integers_less():
     assert (byte.ops, byte.lanes) == (100, 25)
 
 
+def test_a_rotation_is_one_operation():
+    x = Tensor(np.ones(100, np.uint32), device="CPU").realize()
+    [rotation] = works((x << 13) | (x >> 19))
+    [others] = works((x << 13) | (x >> 18))
+    assert (rotation.ops, others.ops) == (100, 300)
+
+
 def test_only_rows_that_are_looked_up_are_read():
     table, places = floats(1000, 16), Tensor(np.arange(5), device="CPU").realize()
     [work] = works(table[places])

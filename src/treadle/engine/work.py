@@ -73,7 +73,9 @@ def _counted(ast: Node, buffers: int) -> Work:
     free, sizes = free_ranges(ast), _Sizes()
     ops, lanes, is_fixed = 0.0, 0.0, True
     reached: tuple[dict[Node, int], dict[Node, int]] = {}, {}
-    for node in ast.toposort():
+    order = ast.toposort()
+    shifts = _shifts_of_rotations(order)
+    for node in order:
         if node.op is Op.RANGE:
             is_fixed = is_fixed and sizes.is_fixed(node)
         elif node.op in (Op.LOAD, Op.STORE):
@@ -83,6 +85,8 @@ def _counted(ast: Node, buffers: int) -> Work:
                 seen = reached[node.op is Op.STORE]
                 seen[memory] = seen.get(memory, 0) + loop_size(*free[index])
         times = 0.0
+        if node in shifts:
+            continue
         if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
             times = sizes.product(free[node])
         elif node.op is Op.REDUCE:
@@ -93,6 +97,18 @@ def _counted(ast: Node, buffers: int) -> Work:
     touched = sum(max(loaded.get(p, 0), stored.get(p, 0)) for p in {**loaded, **stored})
     read, written = sum(loaded.values()), sum(stored.values())
     return Work(round(ops), lanes, read, written, touched, buffers, is_fixed)
+
+
+def _shifts_of_rotations(order: Iterable[Node]) -> set[Node]:
+    """Both shifts of `x << n | x >> 32 - n`, which processors rotate by one instruction."""
+    found: set[Node] = set()
+    for node in order:
+        if node.op is Op.OR and {s.op for s in node.src} == {Op.SHL, Op.SHR}:
+            (one, left), (other, right) = (shift.src for shift in node.src)
+            bits = 8 * node.dtype.scalar.itemsize
+            if one is other and left.is_const and right.is_const and left.arg + right.arg == bits:
+                found.update(node.src)
+    return found
 
 
 def _room(node: Node) -> float:
