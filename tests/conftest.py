@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import gc
 import os
 from collections.abc import Callable
@@ -36,6 +37,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.option.turn is None:  # the processes of pytest-xdist are told
         config.option.turn = turn_of_commit()
     config.pluginmanager.register(Records(config), "records")
+
+
+def pytest_unconfigure() -> None:
+    from treadle.engine.line_totals import line_totals
+
+    atexit.unregister(line_totals.show)  # of tests of DEBUG, which nobody has asked for
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -208,9 +208,10 @@ class Settings:
 
     DEBUG = Setting(
         _integer(0, 7), 0,
-        "What is reported while running: 1 devices opened and searches, 2 each kernel with time, "
-        "memory and bandwidth, 3 why it is a kernel and the moves made, 4 generated source, 5 the "
-        "IR, 6 the linear IR, 7 assembly.",
+        "What is reported while running: 1 devices opened and searches, 2 each kernel with "
+        "the line or layer it is for, its time and its share of what the machine can do, and at "
+        "the end of the process a table by line, 3 why it is a kernel and the moves made, 4 "
+        "generated source, 5 the IR, 6 the linear IR, 7 assembly.",
     )  # fmt: skip
     CPU_COUNT = Setting(
         _integer(0), 0, "Threads that CPU kernels use; 0 means as many as the process may use.",

@@ -15,6 +15,7 @@ from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Job, Translator
 from treadle.engine.trial import Trial
+from treadle.engine.work import work_of
 from treadle.ir.text import render
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.reduction_moves import ShareReduction
@@ -51,7 +52,7 @@ def skipped_unless_open(device):
 def trial_of(kernel, opened):
     """A Trial of `kernel` in this process."""
     translator = Translator.of(opened)
-    job = Job("tried", render(kernel.ast), len(kernel.buffers), (1, 1))
+    job = Job("tried", render(kernel.ast), len(kernel.buffers), work_of(kernel.ast, kernel.buffers))
     build = lambda *schedule: load("tried", *translator.finished(job, *schedule), "", opened)
     return Trial(kernel.ast, kernel.writes, opened, build)
 

@@ -9,6 +9,7 @@ from treadle import Context, Tensor, TinyJit
 from treadle.engine import kernels
 from treadle.errors import IndexOutOfRange, InternalError, NonFiniteError, OutOfMemory
 from treadle.ir.origin import origin_of
+from treadle.nn import Linear
 
 
 def line(offset=0):
@@ -29,6 +30,33 @@ def test_operators_subscripts_and_constructors_have_names():
     x = Tensor([1.0, 2.0])
     y = (x / 3, x[1:], x.T)
     assert [origin_of(t.node).operation for t in (x, *y)] == ["Tensor", "div", "getitem", "Tensor"]
+
+
+class Model:
+    def __init__(self):
+        self.inner, self.layers = Linear(2, 2), [Linear(2, 2)]
+
+    def __call__(self, x):
+        return (self.inner(x), self.layers[0](x).relu(), self.inner.weight.exp(), x @ x)
+
+
+def test_a_layer_has_the_name_of_the_attribute_that_a_method_calls():
+    found = [origin_of(t.node) for t in Model()(Tensor([[1.0, 2.0], [3.0, 4.0]]))]
+    assert [origin.layer for origin in found] == ["Model.inner", "relu", "Model.inner.weight.exp",
+                                                  "matmul"]  # fmt: skip
+    assert found[0].operation == "Linear"
+    assert found[0].line == (__file__, Model.__call__.__code__.co_firstlineno + 1)
+
+
+def test_a_layer_outside_of_a_method_has_its_kind():
+    layer = Linear(2, 2)
+    assert origin_of(layer(Tensor([[1.0, 2.0]])).node).layer == "Linear"
+
+
+def test_source_that_is_gone_leaves_the_operation():
+    names = {"x": Tensor([1.0, 2.0])}
+    exec(compile("y = x @ x", "<gone>", "exec"), names)
+    assert origin_of(names["y"].node).layer != ""
 
 
 def test_the_line_is_no_part_of_what_a_node_is():

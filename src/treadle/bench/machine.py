@@ -80,7 +80,7 @@ def ceilings(quick: bool = False) -> Ceilings:
     count = 1 << 20 if quick else max(host_target().l3, 1 << 24)  # of four bytes each
     probes = _bandwidth_probes(count)
     read, copy = (max(rates) for rates in zip(*probes, strict=True))
-    return Ceilings(peak_flops(1 << (16 if quick else 22)), read, copy)
+    return Ceilings(peak_flops(1 << (13 if quick else 17)), read, copy)
 
 
 def peak_flops(steps: int) -> float:

@@ -138,6 +138,7 @@ class Capture:
     sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
     # call lists, and other steps between them
     replay: list[CallList | Transfer | HostCall] = field(default_factory=list)
+    stretches: list[list[Run]] = field(default_factory=list)  # what each call list runs
     patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
     variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights
@@ -517,6 +518,7 @@ def prepare(capture: Capture) -> None:
             launches = kept.split(stretch, is_constant, room)
             capture.replay.append(_call_list(stretch, launches, kept, capture))
             capture.kept.append(kept)
+            capture.stretches.append(stretch)
             stretch = []
         if isinstance(step, Run):
             stretch.append(step)

@@ -49,7 +49,7 @@ class _Gauges(type):
 
     @property
     def global_mem(cls) -> int:
-        """The bytes of every kernel's buffers, each buffer once a kernel."""
+        """Bytes read and written by kernels, each element once a kernel."""
         return _totals.bytes
 
     @property
@@ -70,8 +70,8 @@ class GlobalCounters(metaclass=_Gauges):
     `schedule_count` are the graphs that were divided into kernels, `compile_count` the kernels that
     were compiled, in `compile_time_s` seconds of this process, `cache_hits` those that were found
     on disk.
-    `global_ops` counts floating point and integer operations, `global_mem` the bytes of every
-    kernel's buffers, each buffer once a kernel; `time_sum_s` is seconds of running kernels.
+    `global_ops` counts floating point and integer operations, `global_mem` the bytes that
+    kernels read and write, each element once a kernel; `time_sum_s` is seconds of running kernels.
     `mem_used` is no total: the bytes of memory in use now, on all devices that are open.
     """
 

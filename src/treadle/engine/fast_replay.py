@@ -56,7 +56,7 @@ class Settled:
             return False
         if settings.CHECK_NAN or settings.CHECK_INDEX > 1:
             return False
-        if settings.CHECK_KERNELS:
+        if settings.CHECK_KERNELS or settings.DEBUG >= 2:
             return False
         if settings.TRAINING != self._training:
             return False

@@ -78,6 +78,7 @@ from .capture_outputs import (
 from .check_kernels import check_again
 from .counters import count
 from .fast_replay import Settled, straight_of
+from .launching import run_reported, run_step
 from .memory import Memory, adopt, moment, new_memory
 from .pickled_functions import Parts, made_of, parts_of
 from .prepacked import expect_replays
@@ -388,10 +389,12 @@ class TinyJit(Generic[P, R]):
         """The result, and the gradients of those arguments that got some."""
         if settings.CHECK_KERNELS:
             return self._replay_checked(capture, memories, values, tensors)
-        if capture.straight is not None:
+        if capture.straight is not None and settings.DEBUG < 2:
             return capture.straight.run(capture, memories), []
-        moved = _moved(capture, memories, values)
-        return self._replay_on(capture, moved, values, tensors)
+        found = self._replay_on(capture, _moved(capture, memories, values), values, tensors)
+        if capture.straight is not None:
+            capture.straight.forget()
+        return found
 
     def _replay_checked(
         self, capture: Capture, memories: list[Memory], values: dict[str, int],
@@ -430,9 +433,12 @@ class TinyJit(Generic[P, R]):
         start = time.perf_counter()
         for kept in capture.kept:
             kept.refresh()
+        stretches = iter(capture.stretches)
         for step in capture.replay:
             if isinstance(step, (Transfer, HostCall)):
-                step.run(moved)
+                run_step(step, moved)
+            elif settings.DEBUG >= 2:
+                run_reported(step, next(stretches))
             else:
                 step.run()
         seconds = time.perf_counter() - start

@@ -12,22 +12,22 @@ memory already, the call is all the work there is: nothing is scheduled, and no 
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable, Sequence
 from itertools import chain
 
 from ..ir.choices import choosing
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
+from ..ir.origin import origin_of
 from ..ir.recurrence import Loop, siblings, without
 from ..ir.views import behind_reshape, operand
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
 from .devices import Device
+from .launching import run_step
 from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop
-from .report import report_host_call
 from .sink_into_loop import products_of_rows, with_products
 from .steps import HostCall, Transfer, listeners
 
@@ -203,10 +203,7 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
     """Copy or call, with `operands` in memory; all results are remembered."""
     sources = [_memory_below(node) for node in operands]
     step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
-    start = time.perf_counter()
-    step.run()
-    if isinstance(step, HostCall):
-        report_host_call(step, sources[0].device, time.perf_counter() - start)
+    run_step(step)
     for listen in listeners:
         listen(step)
     for node, memory in zip(results, step.made, strict=True):
@@ -222,7 +219,8 @@ def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]
     arg, device = node.arg, operands[0].device
     results = [node] if len(arg.shapes) == 1 else results_of(node)
     made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in results]
-    return HostCall(arg, operands, [source.shape for source in node.src], made), results
+    shapes = [source.shape for source in node.src]
+    return HostCall(arg, operands, shapes, made, origin_of(node)), results
 
 
 def _memory_below(node: Node) -> Memory:

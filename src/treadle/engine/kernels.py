@@ -18,11 +18,10 @@ from ..config import settings
 from ..dtype import dtypes
 from ..errors import DTypeError, StaleCodeError, TreadleError
 from ..ir.choices import choices_of
-from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
-from ..ir.op import ALU, Op
+from ..ir.op import Op
 from ..ir.rules.index import remembered
-from ..ir.shape import size_max, size_product
 from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
@@ -37,6 +36,7 @@ from .program import CompiledKernel, Description
 from .report import report_search
 from .search import best_schedule
 from .translation import Job, Translator
+from .work import work_of
 from .workers import LEAST_JOBS, Workers, how_many
 
 __all__ = ["compiled", "known_kernel", "workers_for"]
@@ -126,7 +126,7 @@ def _key(text: str, opened: Opened) -> str:
 
 def _job(key: str, kernel: Kernel, text: str) -> Job:
     name = f"{_describe(kernel.ast)}_{key[:6]}"
-    return Job(name, text, len(kernel.buffers), _work(kernel))
+    return Job(name, text, len(kernel.buffers), work_of(kernel.ast, kernel.buffers))
 
 
 def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None:
@@ -200,20 +200,3 @@ def _describe(ast: Node) -> str:
     loops = closed_ranges(nest)
     sizes = "_".join(str(loop_size(r)) for r in loops if has_fixed_size(r))
     return "_".join(["reduce" if kinds else "map", *sorted(kinds), sizes or "1"])
-
-
-def _work(kernel: Kernel) -> tuple[int, int]:
-    """Operations of one launch, and the bytes of its buffers."""
-    free = free_ranges(kernel.ast)
-
-    def times(ranges: frozenset[Node]) -> int:
-        return loop_size(*(r for r in ranges if has_fixed_size(r)))
-
-    ops = 0
-    for node in kernel.ast.toposort():
-        if node.op in ALU and node.dtype.kind in ("float", "int", "uint"):
-            ops += times(free[node])
-        elif node.op is Op.REDUCE:
-            ops += times(free[node] | frozenset(closed_ranges(node)))
-    nbytes = sum(b.dtype.itemsize * size_max(size_product(b.shape)) for b in kernel.buffers)
-    return ops, nbytes

@@ -8,20 +8,22 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from itertools import chain
+from itertools import chain, islice
 
 from ..config import settings
 from ..ir.choices import is_observed, note_kernel
+from ..runtime.base import CallList
 from .check_kernels import check_again, check_launches
 from .counters import count
 from .devices import Device, Opened
 from .memory import Memory
 from .prepacked import Kept, Room
 from .program import Program
-from .report import report_kernels
-from .steps import Run, listeners
+from .provenance import Origins
+from .report import report_host_call, report_kernels
+from .steps import AS_THEY_ARE, HostCall, Moved, Run, Transfer, listeners
 
-__all__ = ["run_program"]
+__all__ = ["run_program", "run_reported", "run_step"]
 
 
 def run_program(
@@ -30,10 +32,12 @@ def run_program(
     outputs: list[Memory],
     rounds: Sequence[dict[str, int]],
     filled: Sequence[Memory] = (),
+    origins: Sequence[Origins] = (),
 ) -> None:
     """Launch every kernel of `program` on these buffers for each of `rounds`, and count it.
 
-    `filled` are the inputs that are assigned to and that nobody else knows yet.
+    `filled` are the inputs that are assigned to and that nobody else knows yet; `origins` says who
+    made what each kernel computes.
     """
     opened = Device[program.device]
     allocator = opened.allocator
@@ -41,7 +45,7 @@ def run_program(
         allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
         for block in program.scratch
     ]
-    run = Run(program, inputs, outputs, scratch, rounds, filled)
+    run = Run(program, inputs, outputs, scratch, rounds, filled, origins)
     for memory in (*run.overwritten, *filled):
         memory.written()
     start = time.perf_counter()
@@ -59,7 +63,7 @@ def run_program(
 
 
 def _run(run: Run, filled: Sequence[Memory], opened: Opened) -> None:
-    program, rounds, runtime = run.program, run.rounds, opened.runtime
+    rounds, runtime = run.rounds, opened.runtime
     kept = Kept()
     if len(rounds) > 1:
         changing = set(map(id, filled))
@@ -70,11 +74,27 @@ def _run(run: Run, filled: Sequence[Memory], opened: Opened) -> None:
     else:
         launches = list(chain.from_iterable(run.launches()))
     if settings.DEBUG >= 2:
-        times, size = runtime.call_list(launches).run_timed(), len(program.kernels)
-        for first in range(0, len(times), size):
-            report_kernels(program, times[first : first + size], opened)
+        run_reported(runtime.call_list(launches), [run])
     elif launches:
         runtime.run(launches)
+
+
+def run_reported(calls: CallList, runs: Sequence[Run]) -> None:
+    """Run the launches of `runs`, which are `calls`, and report each."""
+    times = iter(calls.run_timed())
+    for run in runs:
+        program, opened = run.program, Device[run.program.device]
+        for _ in run.rounds:
+            mine = list(islice(times, len(program.kernels)))
+            report_kernels(program, mine, opened, run.origins)
+
+
+def run_step(step: Transfer | HostCall, moved: Moved = AS_THEY_ARE) -> None:
+    """Run a step that is no kernels, on the memory that is `moved`, and report it."""
+    start = time.perf_counter()
+    step.run(moved)
+    if isinstance(step, HostCall):
+        report_host_call(step, time.perf_counter() - start)
 
 
 def _run_checked(run: Run) -> None:

@@ -12,10 +12,11 @@ from ..runtime.base import Boxes, Entry, Slot
 from .cache import digest_of_sources
 from .devices import Opened
 from .program import BoxesFields, CompiledKernel, Description
+from .work import Work
 
 __all__ = ["digest", "load"]
 
-FORMAT = "8"
+FORMAT = "9"
 
 
 def digest(opened: Opened, *texts: str) -> str:
@@ -52,8 +53,7 @@ def load(
         opened.runtime.load(code, entries),
         entries,
         tuple(description["scratch"]),
-        description["ops"],
-        description["bytes"],
+        Work(*description["work"]),
         reason,
         tuple(description["moves"]),
         description["source"],

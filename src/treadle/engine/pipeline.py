@@ -21,7 +21,7 @@ from ..dtype import ImageDType
 from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.choices import choices_of
-from ..ir.node import Node, substitute, toposort
+from ..ir.node import Node, following, substitute, toposort
 from ..ir.op import Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
@@ -43,6 +43,7 @@ from .memory import memory_of
 from .prepacked import expects_replays, lasts
 from .program import Place, Program, loaded, saved
 from .programs import Programs
+from .provenance import places_of
 
 __all__ = ["program_of"]
 
@@ -160,13 +161,17 @@ def _text(key: object) -> str:
 
 def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
     opened = Device[device]
-    with choices_of() as made:
-        plain = in_reals(_marked(roots, inputs))
-    with workers_for(len(toposort(plain)), opened) as workers:
-        scheduled, nodes = schedule(plain, device, opened.target)
+    marked = _marked(roots, inputs)
+    order = toposort(marked)
+    with workers_for(len(order), opened) as workers:
+        with following() as derived:
+            with choices_of() as made:
+                plain = in_reals(marked)
+            scheduled, nodes = schedule(plain, device, opened.target)
         GlobalCounters.schedule_count += 1
         steps = [step for step in scheduled if _has_work(step.roots[0])]
         program = Program(device, compiled(steps, opened, workers))
+    program.places = places_of(steps, order, derived, zip(marked, nodes, strict=True))
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in scheduled for root in step.roots if root.op is not Op.ASSIGN}
     for root, node in zip(roots, nodes, strict=True):

@@ -20,6 +20,7 @@ from ..ir.symbolic import no_value
 from ..optimize.moves import Schedule
 from ..optimize.replay import parsed
 from ..runtime.base import Buffer, Entry, Launch, Library
+from .work import Work
 
 if TYPE_CHECKING:
     from ..schedule.kernel import Kernel
@@ -44,8 +45,7 @@ class Description(TypedDict):
     name: str
     entries: list[EntryFields]
     scratch: list[int]
-    ops: int
-    bytes: int
+    work: Work
     moves: list[str]
     searched: int
     choices: list[str]
@@ -63,8 +63,8 @@ class CompiledKernel:
     """Loaded code of one kernel and what a launch of it needs.
 
     `key` names it in the disk cache; `scratch` holds (bytes) of the memory that it needs beside
-    its buffers; `ops` and `bytes` are what one launch does; `room` are the bytes that it takes
-    while it is loaded, as far as its runtime knows. `choices` are those of optimising and lowering
+    its buffers; `work` is what one launch does; `room` are the bytes that it takes while it is
+    loaded, as far as its runtime knows. `choices` are those of optimising and lowering
     it (see ir/choices.py). `moves` are the texts of its schedule's moves; that was the best of so
     many as were `searched`, if any were.
     """
@@ -74,8 +74,7 @@ class CompiledKernel:
     library: Library
     entries: tuple[Entry, ...]
     scratch: tuple[int, ...]
-    ops: int
-    bytes: int
+    work: Work
     reason: str
     moves: tuple[str, ...]
     packed_source: str
@@ -115,7 +114,8 @@ class Program:
     each output of the graph which of `outputs` it is (None: it is an assignment into an input).
     `scratch` are the blocks that intermediate results live in, each so many bytes or a texture,
     `written` the inputs that are assigned to. `used` is larger for what was used later.
-    `choices` has for each kernel all choices that led to it.
+    `choices` has for each kernel all choices that led to it, `places` where nodes that it computes
+    stand in the graph (see provenance.py).
     `schedule` has what the kernels were made of, where CHECK_KERNELS asked for it.
     """
 
@@ -128,17 +128,18 @@ class Program:
     written: frozenset[int] = frozenset()
     used: int = 0
     choices: list[frozenset[str]] = field(default_factory=list)
+    places: list[tuple[int, ...]] = field(default_factory=list)
     schedule: list[Kernel] | None = None
 
     @functools.cached_property
     def ops(self) -> int:
         """Operations of one run."""
-        return sum(kernel.ops for kernel in self.kernels)
+        return sum(kernel.work.ops for kernel in self.kernels)
 
     @functools.cached_property
     def bytes(self) -> int:
-        """Bytes of all buffers of all kernels."""
-        return sum(kernel.bytes for kernel in self.kernels)
+        """Bytes that all kernels read and write."""
+        return sum(kernel.work.moved for kernel in self.kernels)
 
     def launches(
         self,
@@ -191,6 +192,7 @@ def saved(program: Program) -> bytes | None:
             "scratch": program.scratch,
             "written": sorted(program.written),
             "choices": [sorted(names) for names in program.choices],
+            "places": program.places,
         }
     ).encode()
 
@@ -219,4 +221,5 @@ def loaded(
         found["scratch"],
         frozenset(found["written"]),
         choices=[*map(frozenset, found["choices"])],
+        places=[*map(tuple, found["places"])],
     )

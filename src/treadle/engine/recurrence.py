@@ -22,6 +22,7 @@ from .launching import run_program
 from .memory import Memory, adopt, memory_of, new_memory
 from .pipeline import program_of
 from .prepacked import expect_replays
+from .provenance import origins_of
 
 __all__ = ["run_loop"]
 
@@ -101,7 +102,8 @@ def _run(
     with expect_replays(histories, (0, 0)):
         program, inputs, values = program_of(effects, device)
     memories = [memory_of(ref) for ref in inputs]
-    run_program(program, memories, [], [values | one for one in rounds], histories)
+    every = [values | one for one in rounds]
+    run_program(program, memories, [], every, histories, origins_of(program, effects))
 
 
 def _shaped(memory: Memory, shape: Shape) -> Node:

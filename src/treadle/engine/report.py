@@ -1,7 +1,7 @@
 """What DEBUG shows of each kernel that runs.
 
-DEBUG=2: the user's lines, time, operations, bytes, share of the roofline, totals
-DEBUG=3: buffers and moves
+DEBUG=2: the user's line, time, operations, bytes, share of the roofline; totals by line at the end
+DEBUG=3: all lines, and moves
 DEBUG=4: source                                              DEBUG=7: assembly
 
 On CUDA, DEBUG=3 shows registers, memory and the blocks that run at a time, too.
@@ -12,27 +12,27 @@ Of what the host computes between kernels, DEBUG=2 shows the time and the shapes
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ..config import settings
-from ..ir.node import toposort
-from ..ir.origin import lines_of
 from ..ir.text import render
-from ..runtime.probe import peaks
+from .ceilings import measured
+from .line_totals import WIDTH, Tally, figures, label, line_totals
 
 if TYPE_CHECKING:
     from ..ir.node import Node
     from ..lower.passes import Lowered
     from .devices import Opened
-    from .program import Program
+    from .program import CompiledKernel, Program
+    from .provenance import Origins
     from .steps import HostCall
+    from .work import Work
 
 __all__ = [
     "report_compilation",
     "report_host_call",
     "report_kernels",
-    "report_lines",
     "report_search",
 ]
 
@@ -53,68 +53,67 @@ def report_search(number: int, count: int) -> None:
         print(f"*** BEAM: kernel {number} of {count}", file=sys.stderr)
 
 
-def report_lines(roots: Iterable[Node], device: str) -> None:
-    """Write what the kernels that follow compute, and which of the user's lines asked for it."""
-    if settings.DEBUG >= 2:
-        lines = lines_of(toposort(roots))
-        for number, line in enumerate(lines):
-            print(f"*** {device:6} {'for' if not number else 'and'} {line}", file=sys.stderr)
-
-
-def report_kernels(program: Program, times: list[tuple[int, int]], opened: Opened) -> None:
+def report_kernels(
+    program: Program,
+    times: Sequence[tuple[int, int]],
+    opened: Opened,
+    origins: Sequence[Origins] = (),
+) -> None:
     """Write a line for each kernel of `program` to standard error, with what DEBUG asks for; for
-    several, their total.
+    several, their total. `origins` says who made what each computes.
     """
-    rows = zip(program.kernels, program.choices, times, strict=True)
-    for kernel, choices, (start, end) in rows:
-        lines = [_line(opened, kernel.name, kernel.ops, kernel.bytes, end - start)]
+    made_for = origins or [()] * len(times)
+    rows = zip(program.kernels, program.choices, times, made_for, strict=True)
+    total = Tally()
+    for kernel, choices, (start, end), lines in rows:
+        tally = _tally(kernel.work, max(end - start, 1) * 1e-9, opened)
+        line_totals.add(opened.name, lines, tally)
+        total += tally
+        shown = [_line(opened.name, label(lines), tally, kernel.name)]
         if settings.DEBUG >= 3:
-            lines.append(f"    why here: {kernel.reason}")
-            lines += [f"    move: {move}" for move in kernel.moves]
-            if kernel.searched:
-                lines.append(f"    the best of {kernel.searched} schedules")
-            lines.append(f"    choices: {', '.join(sorted(choices)) or 'none'}")
-            if hasattr(opened.runtime, "describe"):
-                lines += [f"    {line}" for line in opened.runtime.describe(kernel.library)]
-        if settings.DEBUG >= 4:
-            lines.append(kernel.source)
-        if settings.DEBUG >= 7 and hasattr(opened.compiler, "assembly"):
-            lines.append(opened.compiler.assembly(kernel.source))
-        print("\n".join(lines), file=sys.stderr)
+            shown += [f"    for {origin.where}" for origin in lines]
+            shown += _details(kernel, choices, opened)
+        print("\n".join(shown), file=sys.stderr)
     if len(times) > 1:
-        ops, nbytes = (sum(getattr(k, name) for k in program.kernels) for name in ("ops", "bytes"))
-        elapsed = sum(end - start for start, end in times)
         name = f"total of {len(times)} kernels"
-        print(_line(opened, name, ops, nbytes, elapsed), file=sys.stderr)
+        print(_line(opened.name, name, total), file=sys.stderr)
 
 
-def _line(opened: Opened, name: str, ops: int, nbytes: int, nanoseconds: int) -> str:
-    seconds = max(nanoseconds * 1e-9, 1e-9)
-    return (
-        f"*** {opened.name:6} {name:40} {seconds * 1e6:10.1f} us "
-        f"{ops / seconds * 1e-9:9.2f} GFLOP/s {nbytes / seconds * 1e-9:8.2f} GB/s"
-        f"{_share(ops, nbytes, seconds, opened)}"
-    )
+def _details(kernel: CompiledKernel, choices: frozenset[str], opened: Opened) -> list[str]:
+    lines = [f"    why here: {kernel.reason}"]
+    lines += [f"    move: {move}" for move in kernel.moves]
+    if kernel.searched:
+        lines.append(f"    the best of {kernel.searched} schedules")
+    lines.append(f"    choices: {', '.join(sorted(choices)) or 'none'}")
+    if hasattr(opened.runtime, "describe"):
+        lines += [f"    {line}" for line in opened.runtime.describe(kernel.library)]
+    if settings.DEBUG >= 4:
+        lines.append(kernel.source)
+    if settings.DEBUG >= 7 and hasattr(opened.compiler, "assembly"):
+        lines.append(opened.compiler.assembly(kernel.source))
+    return lines
 
 
-def report_host_call(call: HostCall, device: str, seconds: float) -> None:
-    """Write a line for a function that the host has computed of memory of `device`."""
+def report_host_call(call: HostCall, seconds: float) -> None:
+    """Write a line for a function that the host has computed, of memory of a device."""
     if settings.DEBUG >= 2:
+        device, lines = call.operands[0].device, (call.origin,) if call.origin else ()
+        tally = Tally(1, seconds)
+        line_totals.add(device, lines, tally)
         shapes = " and ".join(map(str, call.shapes))
         name = f"host {call.arg.name} of {shapes}"
-        print(f"*** {device:6} {name:40} {seconds * 1e6:10.1f} us", file=sys.stderr)
+        print(_line(device, label(lines), tally, name), file=sys.stderr)
 
 
-def _share(ops: int, nbytes: int, seconds: float, opened: Opened) -> str:
-    """The share of the time that this machine's measured limits would allow at best.
-
-    What is quicker than memory came from caches, whose speed is no limit of this roofline: then
-    only the operations count.
-    """
+def _tally(work: Work, seconds: float, opened: Opened) -> Tally:
+    """One launch that did `work`, beside the ceilings where they are known: the processor's."""
+    if not work.is_fixed:  # it has done some part of that
+        return Tally(1, seconds)
     if not opened.name.startswith("CPU"):
-        return ""
-    flops, bandwidth = peaks()
-    from_cache = nbytes / bandwidth > seconds
-    best = ops / flops if from_cache else max(ops / flops, nbytes / bandwidth)
-    served = ", served by caches" if from_cache else ""
-    return f" {min(best / seconds, 1.0):5.0%} of the roofline{served}"
+        return Tally(1, seconds, work.ops, work.moved)
+    share = measured.share(work, seconds, opened.target)
+    return Tally(1, seconds, work.ops, work.moved, share.best, seconds, share.name)
+
+
+def _line(device: str, where: str, tally: Tally, name: str = "") -> str:
+    return f"*** {device:6} {where:{WIDTH}} {figures(tally)}  {name}".rstrip()

@@ -44,8 +44,8 @@ from .kernel_boundaries import compute_cuts, computed_at_once, device_of
 from .launching import run_program
 from .memory import adopt, from_host, memory_of, new_memory, read
 from .pipeline import program_of
+from .provenance import origins_of
 from .realized import current, holders, is_backed, remember, resolve
-from .report import report_lines
 from .storages import capturing
 
 T = TypeVar("T")
@@ -340,8 +340,7 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
             new_memory(device, dtype, size_with(size, values), image)
             for dtype, size, image in program.outputs
         ]
-        report_lines(todo, device)
-        run_program(program, memories, outputs, [values])
+        run_program(program, memories, outputs, [values], origins=origins_of(program, todo))
     except (DeviceError, MemoryError) as error:
         raise blamed(error, todo) from error.__cause__
     nodes = [adopt(memory) for memory in outputs]

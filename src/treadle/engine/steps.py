@@ -16,14 +16,16 @@ from dataclasses import dataclass
 from types import ModuleType
 
 from ..ir.args import HostArg
+from ..ir.origin import Origin
 from ..runtime.base import Buffer, Launch
 from .memory import Memory, transfer
 from .program import Program
+from .provenance import Origins
 
-__all__ = ["HostCall", "Moved", "Run", "Step", "Transfer", "listeners"]
+__all__ = ["AS_THEY_ARE", "HostCall", "Moved", "Run", "Step", "Transfer", "listeners"]
 
 Moved = Mapping[int, Memory]
-_AS_THEY_ARE: Moved = {}
+AS_THEY_ARE: Moved = {}
 
 
 @dataclass(eq=False)
@@ -31,7 +33,8 @@ class Run:
     """A program with everything that one run of it reads and writes.
 
     It runs once for each of `rounds`, values of its variables. `filled`: memory among the inputs
-    that was made for this run, or for one like it just before, to be assigned to.
+    that was made for this run, or for one like it just before, to be assigned to. `origins`:
+    who made what each kernel computes, if anybody may ask for it.
     """
 
     program: Program
@@ -40,6 +43,7 @@ class Run:
     scratch: list[Buffer]
     rounds: Sequence[dict[str, int]]
     filled: Sequence[Memory] = ()
+    origins: Sequence[Origins] = ()
 
     @property
     def made(self) -> list[Memory]:
@@ -79,7 +83,7 @@ class Transfer:
         """The memory that this step was the first to write."""
         return [self.target]
 
-    def run(self, moved: Moved = _AS_THEY_ARE) -> None:
+    def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Copy."""
         source, target = self.source, self.target
         transfer(moved.get(id(source), source), moved.get(id(target), target))
@@ -89,15 +93,16 @@ class Transfer:
 class HostCall:
     """The function `arg.name` of `operands` in `shapes`: all its results into `made`.
 
-    Operands are read where they are if the host sees them there.
+    Operands are read where they are if the host sees them there. `origin` is who asked for it.
     """
 
     arg: HostArg
     operands: Sequence[Memory]
     shapes: Sequence[tuple[int, ...]]
     made: Sequence[Memory]
+    origin: Origin | None = None
 
-    def run(self, moved: Moved = _AS_THEY_ARE) -> None:
+    def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Compute. Raises LinAlgError."""
         arrays = []
         for memory, shape in zip(self.operands, self.shapes, strict=True):

@@ -27,6 +27,7 @@ from ..optimize.moves import Schedule
 from ..target import Target
 from .program import BoxesFields, Description, EntryFields, packed
 from .report import report_compilation
+from .work import Work, work_left
 
 if TYPE_CHECKING:
     from ..compile.base import Compiler
@@ -38,12 +39,12 @@ __all__ = ["Job", "Translator", "entry_of"]
 
 @dataclass(frozen=True)
 class Job:
-    """A kernel to translate: `text` is its AST, `work` the operations and bytes of a launch."""
+    """A kernel to translate: `text` is its AST, `work` what a launch of that does."""
 
     name: str
     text: str
     buffers: int
-    work: tuple[int, int]
+    work: Work
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,19 @@ class Translator:
         report_compilation(job.name, ast, lowered)
         source = self.renderer.render(job.name, lowered.phases, lowered.variables)
         code = self.compiler.compile(source)
-        ops, nbytes = job.work
+        choices = sorted({*made, *lowering})
+        size = job.work.ops + job.work.buffers // 4
         description: Description = {
             "name": job.name,
             "entries": [
-                entry_of(f"{job.name}_{number}", phase, lowered.variables, ops + nbytes // 4)
+                entry_of(f"{job.name}_{number}", phase, lowered.variables, size)
                 for number, phase in enumerate(lowered.phases)
             ],
             "scratch": [param_bytes(s) for s in lowered.scratch],
-            "ops": ops,
-            "bytes": nbytes,
+            "work": work_left(job.work, ast, choices),
             "moves": list(map(str, schedule)),
             "searched": searched,
-            "choices": sorted({*made, *lowering}),
+            "choices": choices,
             "source": packed(source),
             "variables": lowered.variables,
         }

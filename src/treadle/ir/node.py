@@ -9,9 +9,10 @@ dtype and fold constants. `==` is identity: use `.eq()` for the node that compar
 
 from __future__ import annotations
 
+import contextlib
 import struct
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType
 from typing import Any, TypeAlias, overload
 
@@ -27,7 +28,8 @@ from .shape import Shape, infer_shape
 from .weak import Reference, inside
 
 __all__ = [
-    "Node", "NodeLike", "behind_after", "intern_count", "substitute", "toposort", "without",
+    "Node", "NodeLike", "behind_after", "carry", "following", "intern_count", "substitute",
+    "toposort", "without",
 ]  # fmt: skip
 
 # What stands beside a node in arithmetic: Python's numbers become constants of its dtype.
@@ -374,9 +376,35 @@ def _rebuilt(node: Node, new: dict[Node, Node]) -> Node:
     if src == node.src:
         return node
     made = rebuild(node, src)
-    if node.origin is not None and made.origin is None:
-        object.__setattr__(made, "origin", node.origin)
+    if node.origin is not None:
+        carry(node, made, node.origin)
     return made
+
+
+# What nodes were made of, while somebody follows: a thread that builds a program.
+_derived: dict[Node, Node] | None = None
+
+
+@contextlib.contextmanager
+def following() -> Iterator[dict[Node, Node]]:
+    """A block in which nodes are told that others were made of; one at a time.
+
+    What other threads make meanwhile is there, too.
+    """
+    global _derived
+    found = _derived = {}
+    try:
+        yield found
+    finally:
+        _derived = None
+
+
+def carry(node: Node, made: Node, origin: Origin) -> None:
+    """`made` was made of `node`, and is of this `origin` unless it has one."""
+    if made.origin is None:
+        _set_origin(made, origin)
+    if _derived is not None and made is not node:
+        _derived.setdefault(made, node)
 
 
 def _check(op: Op, dtype: DType, src: tuple[Node, ...], arg: object) -> None:

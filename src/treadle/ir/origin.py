@@ -2,7 +2,9 @@
 
     mark(node)                  the line that is running, unless the node has one already
     found = origin_of(node)     found.operation -> "log"
-                                found.where -> "train.py:12: y = x.log()"
+                                found.where -> "/home/me/train.py:12: y = x.log()"
+                                found.line -> ("/home/me/train.py", 12)
+                                found.layer -> "Model.fc1", where the line calls self.fc1(x)
 
 Recorded as a code object and an instruction of it, which costs a walk over the package's own
 frames; the text is made when an error asks. It is no part of what interns a node: a node that two
@@ -11,6 +13,9 @@ lines make has the line that made it first.
 
 from __future__ import annotations
 
+import ast
+import functools
+import itertools
 import linecache
 import os
 import sys
@@ -19,7 +24,7 @@ from dataclasses import dataclass
 from types import CodeType
 
 from ..explained import EXPLAINING
-from .node import Node
+from .node import Node, carry
 from .op import Op
 
 __all__ = ["Origin", "lines_of", "mark", "origin_of", "pass_on"]
@@ -28,6 +33,11 @@ _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _own_files: set[str] = set()  # those seen so far: to look one up is cheaper than its prefix
 _set_origin = Node.__dict__["origin"].__set__
 _MOST_LINES = 4
+_OPERATORS: dict[type[ast.operator], str] = {
+    ast.Add: "add", ast.Sub: "sub", ast.Mult: "mul", ast.Div: "div", ast.FloorDiv: "idiv",
+    ast.Mod: "mod", ast.Pow: "pow", ast.MatMult: "matmul", ast.BitAnd: "and", ast.BitOr: "or",
+    ast.BitXor: "xor", ast.LShift: "shl", ast.RShift: "shr",
+}  # fmt: skip
 
 
 def mark(node: Node) -> None:
@@ -55,28 +65,57 @@ def pass_on(node: Node, made: Iterable[Node | None], *, gradient: bool = True) -
     if node.origin is not None:
         origin = (*node.origin[:3], gradient or node.origin[3])
         for new in made:
-            if new is not None and new.origin is None:
-                _set_origin(new, origin)
+            if new is not None:
+                carry(node, new, origin)
 
 
 @dataclass(frozen=True)
 class Origin:
-    """The operation that a line asked for, and the line as `file:line: text`."""
+    """Who asked for a node of `op`: an instruction of the user's `code`, which called `inner`."""
 
-    operation: str
-    where: str
+    op: Op
+    code: CodeType
+    instruction: int
+    inner: CodeType | None
+    is_gradient: bool
+
+    @property
+    def operation(self) -> str:
+        """What was asked for: a method, an operator or a layer, or the gradient of one."""
+        return f"the gradient of {self._name}" if self.is_gradient else self._name
+
+    @property
+    def layer(self) -> str:
+        """In few words: the attribute that a method called, by its class's name.
+
+        Else the operation; an operator by what the line says, for the node may be its last step.
+        """
+        found = _attribute(self.code, self.instruction)
+        if found is None and _is_operator(self.inner):
+            found = _operator(self.code, self.instruction)
+        name = found or self._name
+        return f"grad of {name}" if self.is_gradient else name
+
+    @property
+    def line(self) -> tuple[str, int]:
+        """The file, and the number of the line in it."""
+        return self.code.co_filename, _line(self.code, self.instruction)
+
+    @property
+    def where(self) -> str:
+        """The line as `file:line: text`."""
+        file, line = self.line
+        text = linecache.getline(file, line).strip()
+        return f"{file}:{line}" + (f": {text}" if text else "")
+
+    @property
+    def _name(self) -> str:
+        return _operation(self.op, self.inner)
 
 
 def origin_of(node: Node) -> Origin | None:
     """Who made `node`, or None where that is not known."""
-    if node.origin is None:
-        return None
-    code, instruction, inner, is_gradient = node.origin
-    name = _operation(node, inner)
-    line = _line(code, instruction)
-    text = linecache.getline(code.co_filename, line).strip()
-    where = f"{code.co_filename}:{line}" + (f": {text}" if text else "")
-    return Origin(f"the gradient of {name}" if is_gradient else name, where)
+    return None if node.origin is None else Origin(node.op, *node.origin)
 
 
 def lines_of(nodes: Iterable[Node]) -> list[str]:
@@ -94,13 +133,61 @@ def _line(code: CodeType, instruction: int) -> int:
     return code.co_firstlineno
 
 
-def _operation(node: Node, inner: CodeType | None) -> str:
+@functools.lru_cache(1024)
+def _attribute(code: CodeType, instruction: int) -> str | None:
+    """`Model.fc1`, where an instruction of a method of Model is the call `self.fc1(...)`."""
+    owner, _, _ = code.co_qualname.rpartition(".")
+    call = _expression(code, instruction)
+    if not owner or owner.endswith("<locals>") or not isinstance(call, ast.Call):
+        return None
+    found, inner = ast.unparse(call.func), call.func
+    while isinstance(inner, (ast.Attribute, ast.Subscript)):
+        inner = inner.value
+    if (
+        inner is call.func
+        or not isinstance(inner, ast.Name)
+        or inner.id not in code.co_varnames[:1]
+    ):
+        return None
+    return f"{owner.rpartition('.')[2]}{found.removeprefix(inner.id)}"
+
+
+@functools.lru_cache(1024)
+def _operator(code: CodeType, instruction: int) -> str | None:
+    """`matmul`, where an instruction computes `x @ w`."""
+    found = _expression(code, instruction)
+    if isinstance(found, (ast.BinOp, ast.AugAssign)):
+        return _OPERATORS.get(type(found.op))
+    return None
+
+
+def _is_operator(inner: CodeType | None) -> bool:
+    """Whether a method of this package that was called stands for an operator."""
+    return inner is not None and (inner.co_name == "operator" or inner.co_name.startswith("<"))
+
+
+def _expression(code: CodeType, instruction: int) -> ast.expr | None:
+    """What an instruction computes, if Python keeps that and the source is there."""
+    positions = next(itertools.islice(code.co_positions(), instruction // 2, None), (None,) * 4)
+    line, last, begin, end = positions
+    if line is None or last is None or begin is None or end is None:
+        return None
+    lines = [linecache.getline(code.co_filename, n).encode() for n in range(line, last + 1)]
+    lines[-1] = lines[-1][:end]
+    lines[0] = lines[0][begin:]
+    try:
+        return ast.parse(b"(" + b"".join(lines) + b")", mode="eval").body
+    except SyntaxError:  # the file has changed since
+        return None
+
+
+def _operation(op: Op, inner: CodeType | None) -> str:
     """The method that was called; for an operator, the node's op."""
     if inner is None:
         return "Tensor"
     owner, _, name = inner.co_qualname.rpartition(".")
-    if name == "operator" or name.startswith("<"):
-        return "div" if node.op is Op.FDIV else node.op.name.lower()
+    if _is_operator(inner):
+        return "div" if op is Op.FDIV else op.name.lower()
     if name in ("__init__", "__call__"):  # of a layer
         return owner
     return name.strip("_")

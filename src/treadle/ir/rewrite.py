@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import InternalError
-from .node import Node, rebuild
+from .node import Node, carry, rebuild
 from .rule import RuleSet
 
 __all__ = ["rewrite", "rewrite_with"]
@@ -58,6 +58,8 @@ def rewrite_with(
         src = tuple(new[s] for s in node.src)
         candidate = node if src == node.src else rebuild(node, src)
         if candidate is not node:
+            if node.origin is not None:
+                carry(node, candidate, node.origin)
             waiting[node] = candidate
             continue
         result = step(node)
@@ -65,5 +67,7 @@ def rewrite_with(
             new[node] = node
             stack.pop()
         else:
+            if node.origin is not None and result.src:  # a leaf is none of the rule's making
+                carry(node, result, node.origin)
             waiting[node] = result
     return new[root]

@@ -21,6 +21,7 @@ from ..errors import DeviceError
 from ..ir.args import ShardArg
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
+from ..ir.origin import pass_on
 from ..ir.shape import Shape
 from ..ir.views import operand, places_of
 from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
@@ -142,8 +143,14 @@ def partition(roots: list[Node]) -> dict[Node, Value]:
     found: dict[Node, Value] = {}
     for node in Node.sink(roots).toposort():
         if node.op is not Op.SINK:
-            found[node] = _place(node, [found[s] for s in node.src])
+            value = found[node] = _place(node, [found[s] for s in node.src])
+            pass_on(node, _nodes(value), gradient=False)
     return found
+
+
+def _nodes(value: Value) -> tuple[Node, ...]:
+    """What is computed for a value."""
+    return value.parts if isinstance(value, Spread) else (value.node,)
 
 
 def _place(node: Node, src: list[Value]) -> Value:

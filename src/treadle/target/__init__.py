@@ -5,7 +5,7 @@ from treadle.target.apple_units import SIMDGROUP
 from treadle.target.arch import X86_CPUS, cpu_names
 from treadle.target.data import Target, Workgroup
 from treadle.target.fma_units import FEW_REGISTERS, vector_unit, work_item_unit
-from treadle.target.host import available_cores, host_target
+from treadle.target.host import available_cores, host_target, third_level_caches
 from treadle.target.matrix import (
     Digit,
     Fragment,
@@ -34,5 +34,5 @@ __all__ = [
     "RDNA4", "RESERVED", "SIMDGROUP", "TARGET_NAMES", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "Digit",
     "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target", "Tiling",
     "Workgroup", "available_cores", "cpu_names", "fragment", "host_target", "mma_fragments",
-    "nvidia_target", "parse_target", "vector_unit", "work_item_unit",
+    "nvidia_target", "parse_target", "third_level_caches", "vector_unit", "work_item_unit",
 ]  # fmt: skip

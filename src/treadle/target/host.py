@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from treadle.target.data import Target
 
-__all__ = ["available_cores", "host_target"]
+__all__ = ["available_cores", "host_target", "third_level_caches"]
 
 # /proc/cpuinfo's flags that arithmetic depends on, where LLVM spells them otherwise.
 _LLVM_SPELLING = {
@@ -200,6 +200,14 @@ def available_cores(root: Path = Path("/")) -> int:
     cores = _physical(os.sched_getaffinity(0), root)
     quota = _cgroup_quota(root)
     return max(1, cores if quota is None else min(cores, int(quota)))
+
+
+def third_level_caches(root: Path = Path("/")) -> int:
+    """How many third-level caches the cores have together that this process may use, at least 1."""
+    if not hasattr(os, "sched_getaffinity"):
+        return 1
+    cpus = "sys/devices/system/cpu/cpu{}/cache/index3/shared_cpu_list"
+    return len({_read(root / cpus.format(cpu)) for cpu in os.sched_getaffinity(0)})
 
 
 def _physical(cpus: set[int], root: Path) -> int:

@@ -21,6 +21,7 @@ from treadle import Tensor, Variable
 from treadle.engine.devices import Opened
 from treadle.engine.loading import load
 from treadle.engine.translation import Job, Translator
+from treadle.engine.work import work_of
 from treadle.ir.symbolic import unbind
 from treadle.ir.text import render
 from treadle.runtime.base import Entry, Launch
@@ -45,7 +46,7 @@ class Kernel:
         source = Tensor(np.zeros(COUNT, np.int32), device=opened.name).realize()
         roots, _ = unbind([(source * 3 + number).node])
         [step], _ = schedule(roots, opened.name, opened.target)
-        job = Job("scale", render(step.ast), len(step.buffers), (COUNT, 8 * COUNT))
+        job = Job("scale", render(step.ast), len(step.buffers), work_of(step.ast, step.buffers))
         described, code = Translator.of(opened).translate(job)
         taker = SimpleNamespace(load=lambda _, entries: entries, kernel_bytes=0)
         made = load("", json.loads(json.dumps(described)), code, "", _only(taker))
