@@ -167,6 +167,20 @@ def test_long_reductions_of_any_length_have_no_mask_in_each_step(size, name):
     np.testing.assert_allclose(found.item(), exact, rtol=2e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("padding", [0, 3])
+def test_the_columns_of_large_windows_stand_side_by_side(padding):
+    """Their masks are those of all rows of a window, and results do not wait for each other."""
+    image, weight = numbers(2, 8, 30, 40), numbers(8, 1, 7, 7)
+    x, w = (Tensor(a, device="CPU").realize() for a in (image, weight))
+    result = x.conv2d(w, groups=8, padding=padding)
+    _, log = optimized(result)
+    assert beside(log, "unrolled_reduction")
+    wide = np.pad(image.astype(np.float64), ((0, 0), (0, 0), *[(padding, padding)] * 2))
+    windows = np.lib.stride_tricks.sliding_window_view(wide, (7, 7), (2, 3))
+    exact = (windows * weight.reshape(8, 1, 1, 7, 7)).sum((-2, -1))
+    np.testing.assert_allclose(result.numpy(), exact, rtol=0, atol=3e-5)
+
+
 @pytest.mark.parametrize("rows", [3, 17])
 def test_a_few_long_rows_are_cut_while_their_sum_is_not(rows):
     x, labels = numbers(rows, 33_544), np.arange(rows) * 1000

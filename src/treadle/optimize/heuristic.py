@@ -354,6 +354,10 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     budget = MAX_COPIES
     for reduce in nest.reduces():
         value, loops, _ = Reduce.of(reduce)
+        are_open = all(r.arg.kind == "loop" for r in loops)
+        if loop_size(*loops) > SMALL_REDUCE and len(loops) > 1 and are_open and _has_lanes(nest):
+            # The masks of windows depend on the last loop, and are computed outside of the others.
+            loops = loops[-1:]
         count = loop_size(*loops)
         cost = count * len([n for n in value.toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in loops):
@@ -366,6 +370,11 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
             splits[r] = Split(new, (new,))
     if splits:
         replace_loops(moves, splits, "unrolled_reduction")
+
+
+def _has_lanes(nest: Nest) -> bool:
+    """Whether a loop of the results becomes lanes."""
+    return _best_vector(nest, sequential_loops(nest)) is not None
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
