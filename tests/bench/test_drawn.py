@@ -70,7 +70,7 @@ def test_libraries_that_differ_have_no_time():
     libraries = {"treadle": lambda: One(1.0), "torch": lambda: One(1.1)}
     found = measure(work, libraries, rounds=3, budget=0.01)
     assert list(found.times) == ["treadle"]
-    assert "up to 0.1 off treadle" in found.failed["torch"]
+    assert "numbers up to 0.1 off what treadle gives" in found.failed["torch"]
 
 
 def test_a_run_of_random_shapes_says_how_many_are_as_fast(capsys):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from treadle.bench.torch_compile import Row, measured, table
+from treadle.bench.torch_compile import SMALL, Row, measured, table
 
 
 def test_a_model_is_timed_on_each_side():
@@ -28,3 +28,13 @@ def test_the_table_has_ratios_and_their_means():
 
 def test_one_side_alone_has_no_ratio():
     assert "/ treadle" not in table([Row("one", "inference", {"eager": 1.0}, {"eager": 2.0})])
+
+
+def test_what_a_call_costs_beside_its_kernels_is_no_part_of_the_mean():
+    rows = [
+        Row(name, "inference", {"eager": seconds, "treadle": 0.001}, {"eager": 0.1, "treadle": 1.0})
+        for name, seconds in (("one", 0.002), (SMALL, 0.00001))
+    ]
+    lines = table(rows).splitlines()
+    assert lines[3] == f"| {SMALL} | inference | 0.010 | 1.00 | 0.01 | 0.1, 1.0 |"
+    assert lines[-1] == "inference: eager / treadle, geometric mean of 1: 2.00"

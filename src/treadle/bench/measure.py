@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from .libraries.base import Library, NotOffered
@@ -36,7 +36,8 @@ def measure(
             for _ in range(CAPTURED):
                 found = prepared()
             if work.compared:
-                numbers[name] = library().arrays(found)[0]
+                results = library().arrays(found)
+                numbers[name] = results if work.task == "gradients" else results[:1]
                 _agree(numbers)
             runs[name] = prepared
         except NotOffered:
@@ -51,17 +52,25 @@ def measure(
     return result
 
 
-def _agree(numbers: Mapping[str, np.ndarray]) -> None:
-    """Raises ValueError where the last library's numbers are not the first one's."""
-    import numpy as np
+def _agree(numbers: Mapping[str, Sequence[np.ndarray]]) -> None:
+    """Raises ValueError where the last library's results are not the first one's.
 
+    Of several that are no gradients only the first counts: equal elements are sorted in any order.
+    """
     (first, ours), *_ = numbers.items()
     last, theirs = list(numbers.items())[-1]
+    for a, b in zip(ours, theirs, strict=True):
+        _agree_on(a, b, f"{last} gives", f"{first} gives")
+
+
+def _agree_on(ours: np.ndarray, theirs: np.ndarray, last: str, first: str) -> None:
+    import numpy as np
+
     if ours.shape != theirs.shape:
-        raise ValueError(f"{last} gives {theirs.shape} where {first} gives {ours.shape}")
-    bound = SAME * float(np.abs(ours).max(initial=0))
-    if not np.allclose(theirs, ours, rtol=0, atol=bound):
+        raise ValueError(f"{last} {theirs.shape} where {first} {ours.shape}")
+    largest = float(np.abs(ours).max(initial=0))
+    if not np.allclose(theirs, ours, rtol=0, atol=SAME * largest):
         worst = float(np.abs(theirs.astype(float) - ours.astype(float)).max())
         raise ValueError(
-            f"{last} is up to {worst:.3g} off {first}, whose largest is {bound / SAME:.3g}"
+            f"{last} numbers up to {worst:.3g} off what {first}, at most {largest:.3g}"
         )

@@ -4,7 +4,7 @@
 
 Needs `pip install treadle[oracle,models]`. A training step is the forward and the backward
 direction of the mean square of all results; inference is the forward direction alone. Times are
-medians, each round of which calls all sides one after the other.
+medians, each round of which calls all sides one after the other, quick ones several times.
 """
 
 from __future__ import annotations
@@ -24,6 +24,8 @@ __all__ = ["MODES", "SIDES", "Row", "measured", "table"]
 SIDES = ("eager", "inductor", "treadle")
 MODES = ("inference", "training")
 ROUNDS = 15
+BURST, MOST = 2e-3, 50  # seconds of calls in a row of one side, and the most of them
+SMALL = "three small layers"  # no model: what a call costs beside its kernels
 
 
 @dataclass(frozen=True)
@@ -54,10 +56,11 @@ def measured(model: str, mode: str, sides: Sequence[str]) -> Row:
         first[side] = _seconds(step) + _seconds(step)
         step()
         steps[side] = step
+    calls = min(MOST, max(1, int(BURST / max(map(_seconds, steps.values())))))
     times: dict[str, list[float]] = {side: [] for side in sides}
     for _ in range(ROUNDS):
         for side, step in steps.items():
-            times[side].append(_seconds(step))
+            times[side].append(_seconds(step, calls))
     return Row(model, mode, {s: statistics.median(t) for s, t in times.items()}, first)
 
 
@@ -87,10 +90,12 @@ def _inference(
     return step
 
 
-def _seconds(call: Callable[[], object]) -> float:
+def _seconds(call: Callable[[], object], count: int = 1) -> float:
+    """Of one of so many calls in a row."""
     start = time.perf_counter()
-    call()
-    return time.perf_counter() - start
+    for _ in range(count):
+        call()
+    return (time.perf_counter() - start) / count
 
 
 def table(rows: Sequence[Row]) -> str:
@@ -101,14 +106,18 @@ def table(rows: Sequence[Row]) -> str:
             "first two calls, s"]  # fmt: skip
     lines = ["| " + " | ".join(head) + " |", "|---" * len(head) + "|"]
     for row in rows:
-        milliseconds = [f"{1e3 * row.seconds[s]:.2f}" for s in sides]
+        milliseconds = [_milliseconds(row.seconds[s]) for s in sides]
         ratios = [f"{row.seconds[s] / row.seconds['treadle']:.2f}" for s in others]
         first = ", ".join(f"{row.first[s]:.1f}" for s in sides)
         lines.append("| " + " | ".join([row.model, row.mode, *milliseconds, *ratios, first]) + " |")
     for mode in dict.fromkeys(row.mode for row in rows):
-        mine = [row for row in rows if row.mode == mode]
-        for side in others:
+        mine = [row for row in rows if row.mode == mode and row.model != SMALL]
+        for side in others if mine else ():
             ratios_of = [row.seconds[side] / row.seconds["treadle"] for row in mine]
             mean = statistics.geometric_mean(ratios_of)
             lines.append(f"\n{mode}: {side} / treadle, geometric mean of {len(mine)}: {mean:.2f}")
     return "\n".join(lines)
+
+
+def _milliseconds(seconds: float) -> str:
+    return f"{1e3 * seconds:.2f}" if seconds >= 1e-3 else f"{1e3 * seconds:.3f}"

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import torch
 
+from . import SMALL
 from .torchvision_operators import declare
 
 __all__ = ["MODELS"]
@@ -103,6 +104,12 @@ def _vit() -> Made:
     return model, {"x": torch.randn(BATCH, 3, 64, 64)}
 
 
+def _small() -> Made:
+    """A model whose kernels take a few microseconds: what is left is the way in and out."""
+    layers = [torch.nn.Linear(16, 16) for _ in range(3)]
+    return torch.nn.Sequential(*layers), {"input": torch.randn(4, 16)}
+
+
 MODELS: dict[str, Callable[[], Made]] = {
     "BERT": _bert,
     "GPT-2": _gpt2,
@@ -112,4 +119,5 @@ MODELS: dict[str, Callable[[], Made]] = {
     "ResNet-18": _resnet18,
     "ConvNeXt": _convnext,
     "ViT": _vit,
+    SMALL: _small,
 }
