@@ -20,8 +20,8 @@ import linecache
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import dataclass
 from types import CodeType
+from typing import NamedTuple
 
 from ..explained import EXPLAINING
 from .node import Node, carry
@@ -69,8 +69,7 @@ def pass_on(node: Node, made: Iterable[Node | None], *, gradient: bool = True) -
                 carry(node, new, origin)
 
 
-@dataclass(frozen=True)
-class Origin:
+class Origin(NamedTuple):
     """Who asked for a node of `op`: an instruction of the user's `code`, which called `inner`."""
 
     op: Op
