@@ -66,11 +66,17 @@ WAYS: dict[str, Way] = {
 SINKS: dict[str, Way] = {
     "plain": lambda rng, n, k: Part(lambda o, x: x, []),
     "turned": lambda rng, n, k: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
+    "in_four_parts": lambda rng, n, k: Part(lambda o, x: o.reshape(x, 4, n // 4, k), []),
     "spread_onto": lambda rng, n, k: Part(
         lambda o, x, y, at: o.spread(x, at, y),
         [_small(rng, 30, k), places(rng, 30 * k, n).reshape(30, k)],
     ),
     "and_sums": lambda rng, n, k: Part(lambda o, x: (x, o.sum(x, -1)), []),
+    # Two sums that no lanes run along are a factor of what is added.
+    "far_sums_onto": lambda rng, n, k: Part(
+        lambda o, x, y, at, z, w: o.add_rows(x, at, y * o.tanh(o.sum(z[:, 0]) + o.sum(w[:, :, 0]))),
+        [_small(rng, 30, k), places(rng, 30, n), _small(rng, 60, 5), _small(rng, 8, 6, 5)],
+    ),
     **{
         f"{name}_onto": lambda rng, n, k, name=name: Part(
             lambda o, x, y, at, z: o.spread(x, at, y * o.tanh(NUMBERS[name](o, z))),
@@ -94,9 +100,12 @@ def _small(rng: random.Random, *shape: int) -> np.ndarray:
 
 def product(
     seed: int, size: tuple[int, int, int], one: str, other: str, mask: bool, end: str,
-    terms: tuple[str, ...], sink: str, made: str = "plain",
+    terms: tuple[str, ...], sink: str, made: str = "plain", halves: bool = False,
 ) -> Recipe:  # fmt: skip
-    """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way."""
+    """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way.
+
+    Of `halves`, if they are to be: those are what most matrix units multiply.
+    """
     rng = random.Random(seed)
     n, k, m = size
     parts = [WAYS[one](rng, n, k), WAYS[other](rng, k, m), WAYS[end](rng, n, m)]
@@ -106,6 +115,7 @@ def product(
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], hidden: Any) -> Any:
         x, w, y = (part.run(o, *own) for part, own in found[:3])
+        x, w = (o.single(o.half(z)) for z in (x, w)) if halves else (x, w)
         s = _masked(o, x, w, hidden, size) if mask else x @ w
         s = s * 0.1 + y
         for part, own in found[3:-1]:
@@ -113,7 +123,7 @@ def product(
         part, own = found[-1]
         return part.run(o, MADE[made](o, s), *own)
 
-    return _of_parts(parts, run, hidden)
+    return replace(_of_parts(parts, run, hidden), loose=halves)
 
 
 def _masked(o: Any, x: Any, w: Any, hidden: Any, size: tuple[int, int, int]) -> Any:
@@ -205,6 +215,14 @@ STATISTICS: dict[str, Way] = {
     ),
     "places_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]
+    ),
+    # Numbers of so many elements that workgroups share chunks of them, alone in their kernel.
+    "place_of_very_many": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), 1, 1) * 0.01, [normal(rng, 1, 40_000)]
+    ),
+    "sum_of_folded": lambda rng, n, k: Part(
+        lambda o, x, y: o.sum(o.reshape(o.transpose(x, 1, 0), 1, 300) * y, -1) * 0.1,
+        [normal(rng, 12, 25), normal(rng, 1, 300)],
     ),
     # Whole rows of zeros, element by element beside columns.
     "rows_by_columns": lambda rng, n, k: Part(
