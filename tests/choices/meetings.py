@@ -104,18 +104,18 @@ def product(
 ) -> Recipe:  # fmt: skip
     """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way.
 
-    Of `halves`, if they are to be: those are what most matrix units multiply.
+    Of `halves` in memory, if they are to be: those are what most matrix units multiply.
     """
     rng = random.Random(seed)
     n, k, m = size
-    parts = [WAYS[one](rng, n, k), WAYS[other](rng, k, m), WAYS[end](rng, n, m)]
+    factors = [WAYS[one](rng, n, k), WAYS[other](rng, k, m)]
+    parts = [*(map(_in_halves, factors) if halves else factors), WAYS[end](rng, n, m)]
     parts += [TERMS[name](rng, n, m) for name in terms]
     parts.append(SINKS[sink](rng, n, m))
     hidden = np.arange(k).reshape(-1, 1, 1) % 5 > 0
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], hidden: Any) -> Any:
         x, w, y = (part.run(o, *own) for part, own in found[:3])
-        x, w = (o.single(o.half(z)) for z in (x, w)) if halves else (x, w)
         s = _masked(o, x, w, hidden, size) if mask else x @ w
         s = s * 0.1 + y
         for part, own in found[3:-1]:
@@ -124,6 +124,13 @@ def product(
         return part.run(o, MADE[made](o, s), *own)
 
     return replace(_of_parts(parts, run, hidden), loose=halves)
+
+
+def _in_halves(part: Part) -> Part:
+    """A matrix whose floats are halves in memory, and computed with as float32."""
+    kinds = {np.dtype(np.float32): np.dtype(np.float16)}
+    inputs = [x.astype(kinds.get(x.dtype, x.dtype)) for x in part.inputs]
+    return part._replace(run=lambda o, *own: o.single(part.run(o, *own)), inputs=inputs)
 
 
 def _masked(o: Any, x: Any, w: Any, hidden: Any, size: tuple[int, int, int]) -> Any:

@@ -20,7 +20,7 @@ __all__ = ["RECIPES", "Recipe"]
 class Recipe:
     """`run(operations, *inputs)` gives results; of the first `graded` inputs, gradients too.
 
-    Results are one or a tuple; `inputs` are float32, or integers; `loose` results hold half
+    Results are one or a tuple; `inputs` are floats or integers; `loose` results hold half
     precision. Where it is `captured`, the program is a captured function of its first input: the
     others last from call to call.
     """

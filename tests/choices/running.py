@@ -98,7 +98,7 @@ def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
     tensors = [Tensor(array, device=device).realize() for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
         tensor.requires_grad_()
-    wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
     results = _listed(recipe.run(OfTensor(), *tensors))
     weights, gradients = [], []
     if recipe.graded:
@@ -127,7 +127,7 @@ def compared_captured(recipe: Recipe, device: str) -> None:
     for call in range(CALLS):
         array = recipe.inputs[0] * np.float32(1 - 0.25 * call)
         found = step(first if call == 0 else Tensor(array, device=device).realize())
-        wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+        wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
         wide[0] = array.astype(np.float64)
         for result, right in zip(found, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
             _compare(result, right, recipe.loose)
