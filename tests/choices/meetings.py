@@ -139,6 +139,22 @@ def _masked(o: Any, x: Any, w: Any, hidden: Any, size: tuple[int, int, int]) -> 
     return o.reshape(o.sum(o.where(hidden, factors, 0.0), 0), n, m)
 
 
+def products(seed: int, size: tuple[int, int, int, int, int]) -> Recipe:
+    """Products of halves, a batch of batches: what comes first in memory comes second here."""
+    rng = random.Random(seed)
+    b, c, n, k, m = size
+
+    def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
+        x, w = (part.run(o, *own) for part, own in found)
+        return o.reshape(o.transpose(x, 1, 0, 2, 3), b * c, n, k) @ w
+
+    parts = [
+        _in_halves(Part(lambda o, x: x, [_small(rng, *shape)]))
+        for shape in ((c, b, n, k), (b * c, k, m))
+    ]
+    return replace(_of_parts(parts, run, np.zeros(1, np.float32)), loose=True)
+
+
 BETWEEN: dict[str, Callable[..., Any]] = {
     "relu": lambda o, s, mask: o.relu(s),
     "variance": lambda o, s, mask: s / o.sqrt(o.var(s, -1) + 0.1),
@@ -406,7 +422,8 @@ def drawn(seed: int, name: str) -> Recipe:
 OF = {
     f.__name__: f
     for f in (
-        attention, beside, chained, drawn, kept_rows, onto, output, product, rows, scan, windows
+        attention, beside, chained, drawn, kept_rows, onto, output, product, products, rows, scan,
+        windows,
     )
 }  # fmt: skip
 
