@@ -243,6 +243,12 @@ STATISTICS: dict[str, Way] = {
     "place_of_very_many": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 1), 1, 1) * 0.01, [normal(rng, 1, 40_000)]
     ),
+    "places_of_very_long_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.00001, [normal(rng, n, 20_000)]
+    ),
+    "sums_of_very_many_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 0), n, 1) * 0.01, [normal(rng, 20_000, n)]
+    ),
     "sum_of_folded": lambda rng, n, k: Part(
         lambda o, x, y: o.sum(o.reshape(o.transpose(x, 1, 0), 1, 300) * y, -1) * 0.1,
         [normal(rng, 12, 25), normal(rng, 1, 300)],
@@ -280,6 +286,7 @@ ENDS: dict[str, Callable[..., Any]] = {
     "woven": lambda o, x, y, at: o.stack([x, x * y, 1 - x], 2),
     "joined": lambda o, x, y, at: o.cat([x, y], 1),
     "joined_rows": lambda o, x, y, at: o.cat([x, y], 0),
+    "product": lambda o, x, y, at: x @ o.transpose(y, 1, 0),
     "spread_onto": lambda o, x, y, at: o.spread(x, at, y[:30]),
     "spread_rows_onto": lambda o, x, y, at: o.add_rows(x, at[:, 0], y[:30]),
     # Two sums that no lanes run along are a factor of what is added.
@@ -431,7 +438,7 @@ OF = {
 def _program(row: dict[str, Any]) -> Recipe:
     given = {k: _fixed(v) for k, v in row["given"].items()}
     made = OF[row["of"]](**given)
-    return replace(made, captured=row.get("captured", False))
+    return replace(made, captured=row.get("captured", False), images=row.get("images", False))
 
 
 def _fixed(value: Any) -> Any:

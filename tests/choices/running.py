@@ -85,7 +85,7 @@ def run_recipe(name: str, seed: int, device: str) -> Observed:
 
 def run_program(program: Recipe, seed: int, device: str) -> Observed:
     """Run a recipe with weights of `seed`. Raises where anything is wrong."""
-    with observing() as seen, Context(CHECK_KERNELS=1):
+    with observing() as seen, Context(CHECK_KERNELS=1, IMAGE=int(program.images)):
         if program.captured:
             compared_captured(program, device)
         else:
