@@ -66,11 +66,17 @@ WAYS: dict[str, Way] = {
 SINKS: dict[str, Way] = {
     "plain": lambda rng, n, k: Part(lambda o, x: x, []),
     "turned": lambda rng, n, k: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
+    "in_four_parts": lambda rng, n, k: Part(lambda o, x: o.reshape(x, 4, n // 4, k), []),
     "spread_onto": lambda rng, n, k: Part(
         lambda o, x, y, at: o.spread(x, at, y),
         [_small(rng, 30, k), places(rng, 30 * k, n).reshape(30, k)],
     ),
     "and_sums": lambda rng, n, k: Part(lambda o, x: (x, o.sum(x, -1)), []),
+    # Two sums that no lanes run along are a factor of what is added.
+    "far_sums_onto": lambda rng, n, k: Part(
+        lambda o, x, y, at, z, w: o.add_rows(x, at, y * o.tanh(o.sum(z[:, 0]) + o.sum(w[:, :, 0]))),
+        [_small(rng, 30, k), places(rng, 30, n), _small(rng, 60, 5), _small(rng, 8, 6, 5)],
+    ),
     **{
         f"{name}_onto": lambda rng, n, k, name=name: Part(
             lambda o, x, y, at, z: o.spread(x, at, y * o.tanh(NUMBERS[name](o, z))),
@@ -94,12 +100,16 @@ def _small(rng: random.Random, *shape: int) -> np.ndarray:
 
 def product(
     seed: int, size: tuple[int, int, int], one: str, other: str, mask: bool, end: str,
-    terms: tuple[str, ...], sink: str, made: str = "plain",
+    terms: tuple[str, ...], sink: str, made: str = "plain", halves: bool = False,
 ) -> Recipe:  # fmt: skip
-    """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way."""
+    """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way.
+
+    Of `halves` in memory, if they are to be: those are what most matrix units multiply.
+    """
     rng = random.Random(seed)
     n, k, m = size
-    parts = [WAYS[one](rng, n, k), WAYS[other](rng, k, m), WAYS[end](rng, n, m)]
+    factors = [WAYS[one](rng, n, k), WAYS[other](rng, k, m)]
+    parts = [*(map(_in_halves, factors) if halves else factors), WAYS[end](rng, n, m)]
     parts += [TERMS[name](rng, n, m) for name in terms]
     parts.append(SINKS[sink](rng, n, m))
     hidden = np.arange(k).reshape(-1, 1, 1) % 5 > 0
@@ -113,13 +123,36 @@ def product(
         part, own = found[-1]
         return part.run(o, MADE[made](o, s), *own)
 
-    return _of_parts(parts, run, hidden)
+    return replace(_of_parts(parts, run, hidden), loose=halves)
+
+
+def _in_halves(part: Part) -> Part:
+    """A matrix whose floats are halves in memory, and computed with as float32."""
+    kinds = {np.dtype(np.float32): np.dtype(np.float16)}
+    inputs = [x.astype(kinds.get(x.dtype, x.dtype)) for x in part.inputs]
+    return part._replace(run=lambda o, *own: o.single(part.run(o, *own)), inputs=inputs)
 
 
 def _masked(o: Any, x: Any, w: Any, hidden: Any, size: tuple[int, int, int]) -> Any:
     n, k, m = size
     factors = o.reshape(o.transpose(x, 1, 0), k, n, 1) * o.reshape(w, k, 1, m)
     return o.reshape(o.sum(o.where(hidden, factors, 0.0), 0), n, m)
+
+
+def products(seed: int, size: tuple[int, int, int, int, int]) -> Recipe:
+    """Products of halves, a batch of batches: what comes first in memory comes second here."""
+    rng = random.Random(seed)
+    b, c, n, k, m = size
+
+    def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
+        x, w = (part.run(o, *own) for part, own in found)
+        return o.reshape(o.transpose(x, 1, 0, 2, 3), b * c, n, k) @ w
+
+    parts = [
+        _in_halves(Part(lambda o, x: x, [_small(rng, *shape)]))
+        for shape in ((c, b, n, k), (b * c, k, m))
+    ]
+    return replace(_of_parts(parts, run, np.zeros(1, np.float32)), loose=True)
 
 
 BETWEEN: dict[str, Callable[..., Any]] = {
@@ -206,6 +239,20 @@ STATISTICS: dict[str, Way] = {
     "places_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]
     ),
+    # Numbers of so many elements that workgroups share chunks of them, alone in their kernel.
+    "place_of_very_many": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), 1, 1) * 0.01, [normal(rng, 1, 40_000)]
+    ),
+    "places_of_very_long_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.00001, [normal(rng, n, 20_000)]
+    ),
+    "sums_of_very_many_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(x, 0), n, 1) * 0.01, [normal(rng, 20_000, n)]
+    ),
+    "sum_of_folded": lambda rng, n, k: Part(
+        lambda o, x, y: o.sum(o.reshape(o.transpose(x, 1, 0), 1, 300) * y, -1) * 0.1,
+        [normal(rng, 12, 25), normal(rng, 1, 300)],
+    ),
     # Whole rows of zeros, element by element beside columns.
     "rows_by_columns": lambda rng, n, k: Part(
         lambda o, x, y: o.sum(
@@ -239,6 +286,7 @@ ENDS: dict[str, Callable[..., Any]] = {
     "woven": lambda o, x, y, at: o.stack([x, x * y, 1 - x], 2),
     "joined": lambda o, x, y, at: o.cat([x, y], 1),
     "joined_rows": lambda o, x, y, at: o.cat([x, y], 0),
+    "product": lambda o, x, y, at: x @ o.transpose(y, 1, 0),
     "spread_onto": lambda o, x, y, at: o.spread(x, at, y[:30]),
     "spread_rows_onto": lambda o, x, y, at: o.add_rows(x, at[:, 0], y[:30]),
     # Two sums that no lanes run along are a factor of what is added.
@@ -381,7 +429,8 @@ def drawn(seed: int, name: str) -> Recipe:
 OF = {
     f.__name__: f
     for f in (
-        attention, beside, chained, drawn, kept_rows, onto, output, product, rows, scan, windows
+        attention, beside, chained, drawn, kept_rows, onto, output, product, products, rows, scan,
+        windows,
     )
 }  # fmt: skip
 
@@ -389,7 +438,7 @@ OF = {
 def _program(row: dict[str, Any]) -> Recipe:
     given = {k: _fixed(v) for k, v in row["given"].items()}
     made = OF[row["of"]](**given)
-    return replace(made, captured=row.get("captured", False))
+    return replace(made, captured=row.get("captured", False), images=row.get("images", False))
 
 
 def _fixed(value: Any) -> Any:

@@ -20,9 +20,10 @@ __all__ = ["RECIPES", "Recipe"]
 class Recipe:
     """`run(operations, *inputs)` gives results; of the first `graded` inputs, gradients too.
 
-    Results are one or a tuple; `inputs` are float32, or integers; `loose` results hold half
+    Results are one or a tuple; `inputs` are floats or integers; `loose` results hold half
     precision. Where it is `captured`, the program is a captured function of its first input: the
-    others last from call to call.
+    others last from call to call. With `images`, intermediate results are in textures, where a
+    device has such.
     """
 
     run: Callable[..., Any]
@@ -30,6 +31,7 @@ class Recipe:
     graded: int = 0
     loose: bool = False
     captured: bool = False
+    images: bool = False
 
 
 Make = Callable[[random.Random, float], Recipe]

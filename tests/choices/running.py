@@ -28,9 +28,8 @@ from .report import kind_of
 from .scenarios import SCENARIOS
 
 __all__ = [
-    "SCALES", "caches_of", "compared", "run_all", "run_every_two", "run_meetings", "run_program",
-    "run_recipe",
-    "run_scenario", "small_caches", "usual_caches",
+    "SCALES", "changed_target", "compared", "run_all", "run_every_two", "run_meetings",
+    "run_program", "run_recipe", "run_scenario", "small_device", "usual_caches",
 ]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -42,12 +41,18 @@ FLAT = 0.2  # gradients that are less are differences of such that are not; more
 
 
 @contextlib.contextmanager
-def small_caches(device: str) -> Iterator[None]:
-    """A block in which kernels of a processor are made for caches of a few KiB.
+def small_device(device: str) -> Iterator[None]:
+    """A block in which kernels are made for caches of a few KiB, or for one multiprocessor.
 
-    What they do for memory that no cache holds, they do for small matrices then.
+    What they do for memory that no cache holds, they do for small matrices then; and tiles of small
+    matrices are as large as those that keep all of a GPU busy with large ones.
     """
-    with caches_of(device, l1=8 << 10, l2=64 << 10, l3=256 << 10):
+    workgroup = Device[device].target.workgroup
+    if workgroup is None:
+        sizes: dict[str, Any] = {"l1": 8 << 10, "l2": 64 << 10, "l3": 256 << 10}
+    else:
+        sizes = {"workgroup": replace(workgroup, busy=1)}
+    with changed_target(device, **sizes):
         yield
 
 
@@ -57,16 +62,16 @@ def usual_caches(device: str) -> Iterator[None]:
 
     Those of a large server hold matrices for which other kernels are made elsewhere.
     """
-    with caches_of(device, l1=32 << 10, l2=512 << 10, l3=16 << 20):
+    with changed_target(device, l1=32 << 10, l2=512 << 10, l3=16 << 20):
         yield
 
 
 @contextlib.contextmanager
-def caches_of(device: str, **sizes: int) -> Iterator[None]:
-    """A block in which kernels of a processor are made for caches of other sizes."""
+def changed_target(device: str, **changes: Any) -> Iterator[None]:
+    """A block in which kernels are made for a target that differs from the device's own."""
     name = Device.canonicalize(device)
     whole = Device[name]
-    target = replace(whole.target, **sizes)
+    target = replace(whole.target, **changes)
     with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
         yield
 
@@ -80,7 +85,7 @@ def run_recipe(name: str, seed: int, device: str) -> Observed:
 
 def run_program(program: Recipe, seed: int, device: str) -> Observed:
     """Run a recipe with weights of `seed`. Raises where anything is wrong."""
-    with observing() as seen, Context(CHECK_KERNELS=1):
+    with observing() as seen, Context(CHECK_KERNELS=1, IMAGE=int(program.images)):
         if program.captured:
             compared_captured(program, device)
         else:
@@ -93,7 +98,7 @@ def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
     tensors = [Tensor(array, device=device).realize() for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
         tensor.requires_grad_()
-    wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
     results = _listed(recipe.run(OfTensor(), *tensors))
     weights, gradients = [], []
     if recipe.graded:
@@ -122,7 +127,7 @@ def compared_captured(recipe: Recipe, device: str) -> None:
     for call in range(CALLS):
         array = recipe.inputs[0] * np.float32(1 - 0.25 * call)
         found = step(first if call == 0 else Tensor(array, device=device).realize())
-        wide = [x.astype(np.float64) if x.dtype == np.float32 else x for x in recipe.inputs]
+        wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
         wide[0] = array.astype(np.float64)
         for result, right in zip(found, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
             _compare(result, right, recipe.loose)
@@ -175,24 +180,24 @@ def run_all(
         for seed in seeds
         for name in chosen(RECIPES)
     ]
-    caches = small_caches if small else usual_caches
+    caches = small_device if small else usual_caches
     with caches(device) if kind_of(device) == "processors" else contextlib.nullcontext():
         return _run(jobs)
 
 
 def run_every_two(device: str, part: slice = slice(None)) -> tuple[Observed, list[str]]:
-    """Every two terms beside each other, with small caches; or a `part` of that."""
+    """Every two terms beside each other, on a small device; or a `part` of that."""
     programs = itertools.islice(every_two(), part.start, part.stop, part.step)
     jobs = ((name, functools.partial(run_program, made, 0, device)) for name, made in programs)
-    with small_caches(device):
+    with small_device(device):
         return _run(jobs)
 
 
 def run_meetings(device: str, part: slice = slice(None)) -> tuple[Observed, list[str]]:
-    """The programs for pairs that meet nowhere else, with small caches; or a `part` of them."""
+    """The programs for pairs that meet nowhere else, on a small device; or a `part` of them."""
     programs = itertools.islice(MEETINGS.items(), part.start, part.stop, part.step)
     jobs = ((name, lambda make=make: run_program(make(), 0, device)) for name, make in programs)
-    with small_caches(device):
+    with small_device(device):
         return _run(jobs)
 
 

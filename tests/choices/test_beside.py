@@ -12,7 +12,7 @@ from treadle import Context
 from treadle.ir.choices import observing
 
 from .beside import beside_of, output_and_reductions
-from .running import compared, small_caches
+from .running import compared, small_device
 from .scenarios import opens
 
 COUNT = {"CPU": 25, "CPU:LLVM:x86-64-v2": 6, "CL": 3}
@@ -28,7 +28,7 @@ def test_programs_are_right_where_caches_are_small(device: str) -> None:
     fused = 0
     for seed in range(counts[device]):
         recipe = output_and_reductions(random.Random(seed), 1.0)
-        with observing() as seen, Context(CHECK_KERNELS=1), small_caches(device):
+        with observing() as seen, Context(CHECK_KERNELS=1), small_device(device):
             compared(recipe, device, np.random.default_rng(seed))
         fused += "fused_reduction_output" in seen.reached()
     assert fused * 2 > counts[device]

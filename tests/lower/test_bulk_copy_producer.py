@@ -18,6 +18,7 @@ from treadle.ir.verify import verify_kernel
 from treadle.lower.bulk_copy_producer import lower_bulk_copies
 from treadle.lower.linearize import linearize
 from treadle.lower.multi_buffering import lower_buffered_stages
+from treadle.lower.passes import lower
 from treadle.target import parse_target
 
 from ..optimize.references import kernel
@@ -203,3 +204,16 @@ def test_a_producer_feeds_one_loop():
     (loop,) = {r for r in of(ast, Op.RANGE) if r.arg.kind == "loop"}
     with pytest.raises(InternalError, match="feeds one loop, not 0"):
         lower_bulk_copies(ast.substitute({loop: Node.index(0)}))
+
+
+def test_chunks_of_a_product_are_fed_in_their_phase_by_as_many_warps_as_run_it():
+    """The phase that combines the chunks has more work items than a tile: all of them arrive."""
+    target = parse_target("sm_90a")
+    x, y = (Tensor(np.zeros((SIZE, 20160), np.float16)).realize() for _ in range(2))
+    found, ast, _ = kernel(x @ y.T, target)
+    product, combined = lower(ast, len(found.buffers), target).phases
+    assert product.producer is not None
+    assert combined.producer is None
+    (barriers,) = {n for n in product.code.toposort() if n.op is Op.LOCAL and n.arg.arrivals}
+    freed = barriers.arg.arrivals[len(barriers.arg.arrivals) // 2 :]
+    assert set(freed) == {product.work_items // 32}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import Context, Tensor, dtypes
 from treadle.engine.run import scheduled
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
@@ -75,6 +75,19 @@ def test_short_sums_are_left_alone():
     assert {128} in map(rows, programs(filled(64, 128) @ filled(128, 64)))
 
 
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
+def test_tiles_of_workgroups_add_up_in_parts_slice_by_slice(arch):
+    (program,) = programs(filled(512, 4096) @ filled(4096, 512), parse_target(arch))
+    assert {128, 32} == rows(program)
+
+
+def test_what_matrix_units_add_up_stays_whole():
+    x, y = filled(64, 4096, dtype="float16"), filled(4096, 64, dtype="float16")
+    (program,) = programs(x @ y, parse_target("sm_80"))
+    assert any(node.op is Op.MMA for node in program.src)
+    assert not any(node.op is Op.REGISTER and node.arg.part for node in program.src)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int32"])
 def test_other_types_are_left_alone(dtype):
     (program,) = programs(filled(64, 4096, dtype=dtype).sum(1))
@@ -83,7 +96,9 @@ def test_other_types_are_left_alone(dtype):
 
 
 @pytest.mark.parametrize("steps", [161, 200, 1000, 1009, 4099, 70001])
-@pytest.mark.parametrize("device", ["CPU", "CPU:LLVM:x86-64-v2", "CPU:CLANG"])
+@pytest.mark.parametrize(
+    "device", ["CPU", "CPU:LLVM:x86-64-v2", "CPU:CLANG", "CL:0:OPENCL:gpu", "WEBGPU", "CUDA"]
+)
 def test_results_are_right_and_closer_than_those_of_one_long_row(steps, device):
     try:
         x = Tensor(RANDOM.standard_normal((5, steps)).astype("f"), device=device).realize()
@@ -97,3 +112,18 @@ def test_results_are_right_and_closer_than_those_of_one_long_row(steps, device):
     assert error < np.sqrt(np.mean((in_a_row - exact) ** 2))
     np.testing.assert_allclose(x.sum(1).numpy(), a.sum(1), rtol=1e-5, atol=1e-5 * steps**0.5)
     np.testing.assert_allclose(y.sum(0).numpy(), b.sum(0), rtol=1e-5, atol=1e-5 * steps**0.5)
+
+
+@pytest.mark.parametrize("device", ["CPU", "CL:0:OPENCL:gpu", "WEBGPU", "CUDA"])
+@pytest.mark.parametrize("rows", [4, 64])
+def test_equal_terms_which_round_alike_are_off_by_little(rows, device):
+    try:
+        x = Tensor.full((rows, 4096), 0.3, device=device).contiguous().realize()
+    except Exception as error:
+        pytest.skip(f"{device}: {error}")
+    y = Tensor.full((4096, rows), 0.7, device=device).contiguous().realize()
+    with Context(CHECK_KERNELS=1):
+        product, total = (x @ y).numpy(), x.sum(1).numpy()
+    one, other = (np.float64(np.float32(n)) for n in (0.3, 0.7))
+    np.testing.assert_allclose(product, 4096 * one * other, rtol=4e-6)  # in one row: 3e-5
+    np.testing.assert_allclose(total, 4096 * one, rtol=4e-6)

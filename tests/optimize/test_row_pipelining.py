@@ -18,7 +18,7 @@ from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
 
-from ..choices.running import caches_of
+from ..choices.running import changed_target
 
 TARGET = replace(parse_target("x86-64-v4"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
 NARROW = replace(parse_target("x86-64-v3"), l1=48 << 10, l2=1 << 20, l3=1 << 20)
@@ -51,7 +51,7 @@ def made(function, rows, columns, target=TARGET):
 @pytest.fixture
 def small_caches():
     """What is stored counts as too large for caches from 256 KiB on; the kernels that run."""
-    with caches_of("CPU", l3=512 << 10), observing() as seen:
+    with changed_target("CPU", l3=512 << 10), observing() as seen:
         yield seen
 
 

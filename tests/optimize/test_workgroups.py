@@ -270,3 +270,23 @@ def test_sums_of_more_steps_than_a_driver_takes(with_workgroups):
     np.testing.assert_array_equal(x.argmax(axis=0).numpy(), data.argmax(axis=0))
     product = x.T @ x[:, :33]
     np.testing.assert_array_equal(product.numpy(), data.T.astype(np.int64) @ data[:, :33])
+
+
+def test_the_results_of_few_rows_are_shared_by_as_many_workgroups_as_that_pays_for():
+    ((_, ast, log),) = asts(filled(1000, 1000) + filled(2000).sum())
+    (workgroups,) = sizes(ast, "grid")
+    assert 200 <= workgroups <= 256
+    assert len(log.of_kind(ShareReduction)) == 1
+    ((_, ast, _),) = asts(filled(1000, 1000) + filled(30_000).sum())
+    (workgroups,) = sizes(ast, "grid")
+    assert workgroups * 30_000 <= 1000 * 1000  # the sum again for each, and no more than that
+    ((_, ast, _),) = asts(filled(3, 300, 500) * filled(3, 20, 30).sum((1, 2), keepdim=True))
+    assert math.prod(sizes(ast, "grid")) == 3 * 84
+
+
+@pytest.mark.parametrize("shape", [(3, 20_001), (2, 300, 700)])
+def test_rows_of_many_results(with_workgroups, shape):
+    data, small = numbers(*shape), numbers(shape[0], 257)
+    factor = small.sum(1).reshape(-1, *(1,) * (len(shape) - 1))
+    x, y = (Tensor(each, device=with_workgroups) for each in (data, small))
+    close(x * y.sum(1).reshape(factor.shape), data * factor, 1e-3)

@@ -15,6 +15,7 @@ from treadle.compile.ptx import PTXCompiler
 from treadle.engine.realized import current
 from treadle.errors import SettingError
 from treadle.ir.elementwise import numpy_dtype
+from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.cuda import CUDARenderer
@@ -162,6 +163,22 @@ def phases_for_warpgroups():
 BOTH = pytest.mark.parametrize(
     ("renderer", "compiler"), [(CUDARenderer, NVRTCCompiler), (PTXRenderer, PTXCompiler)]
 )
+
+
+@BOTH
+def test_totals_of_a_large_tile_leave_registers_for_a_second_workgroup(
+    renderer, compiler, tmp_path
+):
+    """They are of use once in a part of a long sum, and wait in memory of the work item."""
+    target, product = parse_target("sm_80"), floats(2048, 512) @ floats(512, 2048)
+    (kernel,) = schedule(current([product.node])[0], "CPU", target)[0]
+    (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+    ptx = need(compiler(target)).compile(renderer(target).render("k", [phase], ())).rstrip(b"\0")
+    ((registers, _, spilled),) = assembled(ptx, "sm_80", tmp_path).values()
+    sums = sum(node.op is Op.REGISTER for node in phase.program.src) // 2
+    assert sums == 64
+    assert registers * phase.work_items <= 1 << 15
+    assert spilled <= 2 * 4 * sums
 
 
 @BOTH

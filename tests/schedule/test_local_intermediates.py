@@ -8,6 +8,8 @@ import pytest
 from treadle import GlobalCounters, Tensor
 from treadle.ir.op import Op
 from treadle.ir.shape import size_product
+from treadle.optimize.heuristic import optimize
+from treadle.optimize.shared_tiles import ShareTiles
 from treadle.schedule.passes import schedule
 from treadle.target import parse_target
 from treadle.target.data import Workgroup
@@ -144,3 +146,14 @@ def test_workgroups_keep_no_rows():
     kernels, _ = schedule(nodes, "CPU", target)
     assert len(kernels) == 3
     assert not any(n.op is Op.STAGE for kernel in kernels for n in kernel.ast.toposort())
+
+
+def test_products_are_kernels_of_their_own_where_no_kernel_keeps_their_rows():
+    """Matrix units keep the rows of halves: those of float32 are stored, and each product tiled."""
+    roots = [tensor.node for tensor in step()]
+    kernels, _ = schedule(roots, "CPU", parse_target("sm_80"))
+    assert not any(map(kept, kernels))
+    assert all(len(kernel.roots) == 1 for kernel in kernels)
+    moves = [optimize(kernel.ast, parse_target("sm_80"))[1] for kernel in kernels]
+    products = [mine for mine in moves if mine.of_kind(ShareTiles)]
+    assert len(products) == 6  # two, and four of the gradients

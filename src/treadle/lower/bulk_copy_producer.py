@@ -14,8 +14,8 @@ mbarriers, B of either: a phase of the one is over when the producer has said wh
 that has arrived, of the other when all warps have read. Both start in a phase of parity 0, and the
 producer's first wait is for parity 1, which counts as over.
 
-The producer is an END among the effects of the kernel's END; linearize makes a program of its own
-of it, which one work item of four more subgroups runs.
+The producer is an END among the effects of the phase's END that its product is in; linearize makes
+a program of its own of it, which one work item of four more subgroups runs.
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_product
 from ..ir.views import Box, End, Stage, Store, bound_of
+from .linearize import phase_ends, waits_for_phase
 from .multi_buffering import alignment_of, place_in
 
 __all__ = ["lower_bulk_copies"]
@@ -54,10 +55,10 @@ def _is_fed(product: Node) -> bool:
 
 
 def _lower(root: Node, product: Node, first: int) -> Node:
-    (end,) = (n for n in root.src if product in n.toposort())
+    end = next(n for n in phase_ends(root) if product in n.toposort(_is_in_phase))
     stages = product.src
     loop, buffers = _loop_of(product), stages[0].arg.buffers
-    work_items = _work_items(end)
+    work_items = max(map(_work_items, phase_ends(root)))  # those of all phases are as many
     arrivals = (1,) * buffers + (work_items // SUBGROUP,) * buffers
     barriers = Node(Op.LOCAL, dtypes.uint64, (), LocalRef(first, 2 * buffers, 16, arrivals))
     memories = [_memory(stage, first + 1 + n) for n, stage in enumerate(stages)]
@@ -93,7 +94,11 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     producer = End(tuple(stores), (*loops, step)).node()
     made = End.of(end.substitute({product: fed}))
     made = made._replace(effects=(*made.effects, producer)).node()
-    return root.replace(src=tuple(made if n is end else n for n in root.src))
+    return root.substitute({end: made})
+
+
+def _is_in_phase(node: Node) -> bool:
+    return not waits_for_phase(node)
 
 
 def _read_place(stage: Node, deep: int) -> Node:

@@ -5,8 +5,10 @@
                                acc += part
 
 Each addition rounds by the size of the sum so far: a thousand numbers of both signs, added in one
-row, lose 2.5 times as much as in eight parts, positive ones 6 times. This is done to programs,
-last of all: whatever looks for loops before finds those that the schedule made.
+row, lose 2.5 times as much as in eight parts, positive ones 6 times. Equal terms round alike, so
+that each step adds to the error. This is done to programs, last of all: whatever looks for loops
+before finds those that the schedule made. What matrix units add up stays whole: their sums take all
+registers that there are.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ LONG = 160  # more steps are cut; 7 x 7 places of three channels are not
 PART = 128  # steps in a row where results leave no registers for a second sum of each
 FEW, SHORT_PART = 8, 32  # up to so many sums have registers for both; then so many steps
 MORE_PARTS = 4 / 3  # times as many, if they are equal then
+PRODUCTS = frozenset((Op.MMA, Op.WGMMA))
 
 
 @dataclass
@@ -79,7 +82,7 @@ def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Update]]:
         if node.op is Op.AFTER and not any(e.op is Op.END for e in After.of(node).effects):
             seen.add(behind_after(node))
     for register, found in updates.items():
-        is_sum = len(found) == 1 and found[0].op is Op.ADD
+        is_sum = len(found) == 1 and found[0].op is Op.ADD and found[0].value.op not in PRODUCTS
         if is_sum and register.dtype.scalar is dtypes.float32 and register not in seen:
             yield register, found[0]
 
@@ -137,6 +140,10 @@ class _Program:
             register = Register.of(node)
             start, loops = self._of(register.start), tuple(self._loops(register.loops))
             return register._replace(start=start, loops=loops).node()
+        if node.op is Op.WAIT:
+            loop, *filled = node.src
+            (*_, step) = self._loops((loop,))
+            return node.replace(src=(step, *map(self._of, filled)))
         src = tuple(self._of(s) for s in node.src)
         return node if src == node.src else node.replace(src=src)
 
@@ -171,9 +178,8 @@ class _Program:
             yield first
         if steps % cut.size:  # the last part is shorter
             rest = alu(Op.SUB, bound_of(loop), first)
-            is_less = alu(Op.CMPLT, rest, size)
-            size = alu(Op.WHERE, is_less, rest, size)
-            yield from (rest, is_less, size)
+            size = alu(Op.MIN, rest, size)
+            yield from (rest, size)
         inner = self._range(size, loop)
         place = alu(Op.ADD, first, inner)
         self.inner[loop], self.new[loop] = (outer, inner), place

@@ -85,8 +85,11 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     if target.workgroup is None:
         phases = [with_nontemporal_stores(phase, target.l3) for phase in phases]
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
-        # Those look at the schedule's loops, which are others behind this.
-        phases = [with_whole_steps(with_partial_sums(phase)) for phase in phases]
     else:
         phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
+    # All others look at the schedule's loops, which are others behind this.
+    phases = [with_partial_sums(phase) for phase in phases]
+    if target.workgroup is None:
+        # Sums that stand behind their loops would not be seen as one.
+        phases = [with_whole_steps(phase) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

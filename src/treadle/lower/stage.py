@@ -36,17 +36,15 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], Node] = {}
     reach: dict[Node, int] = {}
-    root = lower_bulk_copies(lower_buffered_stages(root))
-    first_local = sum(n.op is Op.LOCAL for n in root.toposort())
 
-    def step(node: Node) -> Node | None:
+    def step(node: Node, scope: str, first_local: int) -> Node | None:
         if node.op is Op.FRAGMENT and behind_after(operand(node)).op is Op.LOAD:
             return node.replace(src=_memory_and_index(operand(node)))
         if node.op is Op.BOX and (box := Box.of(node)).memory.op is Op.LOAD:
             return box._replace(memory=Load.of(box.memory).memory).node()
         if node.op is Op.WGMMA and all(read.op is Op.LOAD for read in node.src):
             return node.replace(src=tuple(s for load in node.src for s in load.src))
-        if node.op is not Op.STAGE:
+        if node.op is not Op.STAGE or node.arg.scope != scope:
             return None
         key = stored_part(node)
         if key not in filled:
@@ -59,7 +57,11 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             reach[memory] = max(reach.get(memory, memory.arg.size), bounds(position)[1] + 1)
         return Node(Op.LOAD, node.dtype, (filled[key], position))
 
-    root = _number_tickets(rewrite_with(root, step))
+    # Phases first: a producer belongs to the one whose END its product is in.
+    root = rewrite_with(root, lambda node: step(node, "grid", 0))
+    root = lower_bulk_copies(lower_buffered_stages(root))
+    locals_ = sum(n.op is Op.LOCAL for n in root.toposort())
+    root = _number_tickets(rewrite_with(root, lambda node: step(node, "shared", locals_)))
     wide = {m: m.replace(arg=replace(m.arg, size=size)) for m, size in reach.items()}
     return root.substitute(wide), [wide.get(memory, memory) for memory in scratch]
 

@@ -2,6 +2,7 @@
 
     x + y          ->  a work item computes a few neighbouring elements, the next one the next
     softmax(x)     ->  a workgroup for each row; its work items share the reductions through a STAGE
+    x * y.sum()    ->  workgroups for parts of x, each of which computes the sum
     a @ b          ->  a workgroup for each tile of the output; tiles of a and b are shared STAGEs
 
 The numbers (size of a workgroup, shared memory, lanes) come from Target.workgroup. Nothing else
@@ -30,6 +31,7 @@ __all__ = ["schedule_workgroups"]
 
 MIN_SHARED = 32  # a reduction shorter than this is left to one work item
 MANY_RESULTS = 1 << 14  # with so many results there is work enough without sharing reductions
+MANY_ROWS = 256  # so many workgroups keep every processor busy
 
 
 def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) -> None:
@@ -132,11 +134,12 @@ def _workgroup_for_each_row(
     work_items = min(workgroup.work_items, _power_below(longest))
     reorder(moves, nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
+    grid = frozenset(r for split in splits.values() for r in split.ranges)
     if rest:
-        splits[rest[-1]] = moves.tiled(loop_size(rest[-1]), (work_items, "local"))
+        splits |= _shared_results(
+            moves, rest, _parts_of_row(nest, rows, rest, work_items), work_items
+        )
     replace_loops(moves, splits, "workgroup_rows")
-    made = frozenset(r for split in splits.values() for r in split.ranges)
-    grid = frozenset(r for r in made if r.arg.kind == "grid")
     shared: set[Node] = set()
     while True:
         found = _reduction_to_share(moves, grid, shared)
@@ -147,6 +150,34 @@ def _workgroup_for_each_row(
         subgroup = workgroup.subgroup if _is_for_subgroups(reduce) else None
         move = ShareReduction(moves.name_of(reduce), Loop.of(loop), mine, subgroup)
         shared.update(moves.make(move))
+
+
+def _parts_of_row(
+    nest: Nest, rows: tuple[Node, ...], rest: tuple[Node, ...], work_items: int
+) -> int:
+    """How many workgroups share the results of a row, where there are too few rows.
+
+    Each computes the row's reductions, which is to be no more than what it does with them.
+    """
+    steps = sum(loop_size(*closed_ranges(n)) for n in nest.reduces())
+    return max(1, min(loop_size(*rest) // max(steps, work_items), MANY_ROWS // loop_size(*rows)))
+
+
+def _shared_results(
+    moves: Moves, rest: tuple[Node, ...], parts: int, work_items: int
+) -> dict[Node, Split]:
+    """The loops of a row's results: in so many parts at most, for neighbouring work items."""
+    first, last = rest[0], rest[-1]
+    if first is last:
+        turns = -(-loop_size(last) // (parts * work_items))
+        return {
+            last: moves.tiled(loop_size(last), (turns, "loop"), (work_items, "local"), outer="grid")
+        }
+    turns = -(-loop_size(first) // parts)
+    return {
+        first: moves.tiled(loop_size(first), (turns, "loop"), outer="grid"),
+        last: moves.tiled(loop_size(last), (work_items, "local")),
+    }
 
 
 def _is_for_subgroups(reduce: Node) -> bool:

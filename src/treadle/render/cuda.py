@@ -49,12 +49,12 @@ from .nvidia import (
     fused,
     is_since_ampere,
     is_whole,
+    least_workgroups,
     meets_zeros,
     most_aligned,
     only_copied,
     only_updated,
 )
-from .wgmma import moved_registers
 
 __all__ = ["CUDARenderer"]
 
@@ -132,8 +132,9 @@ class _CUDAFunction(WithWarps):
         return lines
 
     def _bounds(self) -> str:
-        """The work items of a workgroup and, where registers are moved, that it has all of them."""
-        return f"{self.phase.launched}{', 1' * (moved_registers(self.phase) is not None)}"
+        """The work items of a workgroup, and how many workgroups there are to be at a time."""
+        least = least_workgroups(self.phase)
+        return f"{self.phase.launched}" if least is None else f"{self.phase.launched}, {least}"
 
     def _argument(self, param: Node) -> str:
         access = "" if param in self.written else "const "

@@ -11,15 +11,17 @@ from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import After, Load, Store, Update, behind_broadcast, operand, operands
+from ..lower.linearize import Phase
 from ..lower.multi_buffering import ASYNCHRONOUS
 from ..lower.overflow_analysis import is_multiple
 from ..target import MMA, Target
+from .wgmma import moved_registers
 
 __all__ = [
     "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "TO_TF32",
     "UNROLLED", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied",
-    "fused", "is_since_ampere", "is_whole", "long_updates", "meets_zeros", "mma_text",
-    "most_aligned", "only_copied", "only_updated",
+    "fused", "is_since_ampere", "is_whole", "least_workgroups", "long_updates", "meets_zeros",
+    "mma_text", "most_aligned", "only_copied", "only_updated",
 ]  # fmt: skip
 
 WARP = 32
@@ -32,6 +34,8 @@ IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
 WIDEST = 16  # bytes that one instruction loads or stores
 MANY_UPDATES, UNROLLED = 32, 2  # registers in a step, steps
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
+HALF = 1 << 15  # of a multiprocessor's registers
+ENOUGH = 128  # registers for the sums of a tile, and what is read for them
 
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
 
@@ -56,6 +60,18 @@ def is_since_ampere(target: Target) -> bool:
     Another one rounds two of them to halves.
     """
     return int(target.cpu.removeprefix("sm_").rstrip("a")) >= 80
+
+
+def least_workgroups(phase: Phase) -> int | None:
+    """How many workgroups compilers are to leave registers for on a multiprocessor, if they are.
+
+    One, where registers are moved. Two, where long sums are added up in parts: the totals of a
+    large tile would take the registers of the second. They wait in memory of the work item.
+    """
+    if moved_registers(phase) is not None:
+        return 1
+    in_parts = any(n.op is Op.REGISTER and n.arg.part is Op.ADD for n in phase.program.src)
+    return 2 if in_parts and phase.launched * ENOUGH <= HALF else None
 
 
 class Fused(NamedTuple):

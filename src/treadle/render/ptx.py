@@ -33,6 +33,7 @@ from .nvidia import (
     fused,
     is_since_ampere,
     is_whole,
+    least_workgroups,
     long_updates,
     meets_zeros,
     most_aligned,
@@ -41,7 +42,6 @@ from .nvidia import (
 )
 from .ptx_warpgroups import SHARED
 from .ptx_warps import WithWarps
-from .wgmma import moved_registers
 
 __all__ = ["PTXRenderer"]
 
@@ -390,8 +390,9 @@ def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:
     lists = [function for function in functions if function.boxes]
     for function in functions:
         notes.append(f'ptr @{function.name}, !"maxntidx", i32 {function.phase.launched}')
-        if moved_registers(function.phase) is not None:
-            notes.append(f'ptr @{function.name}, !"minctasm", i32 1')
+        least = least_workgroups(function.phase)
+        if least is not None:
+            notes.append(f'ptr @{function.name}, !"minctasm", i32 {least}')
         if function.boxes:
             notes.append(f'ptr @{function.name}, !"grid_constant", !{lists.index(function)}')
     constants = []

@@ -64,7 +64,10 @@ def bind_fewer_buffers(draft: Draft) -> Draft | None:
 
 
 def keep_what_runs(draft: Draft) -> Draft | None:
-    """No rows in kernels that the target cannot run with them."""
+    """No rows in kernels that the target cannot run with them.
+
+    Without its rows, a kernel has no reason to store what others would compute from them.
+    """
     target, keeping = draft.target, draft.keeping
     if target is None or keeping is None:
         return None
@@ -72,7 +75,8 @@ def keep_what_runs(draft: Draft) -> Draft | None:
     unfit = frozenset(root for root in roots if not _keeps(draft.built[root][0], target))
     if not unfit:
         return None
-    return replace(draft, keeping=replace(keeping, without=keeping.without | unfit))
+    joined = {root: host for root, host in draft.joined.items() if host not in unfit}
+    return replace(draft, keeping=replace(keeping, without=keeping.without | unfit), joined=joined)
 
 
 def _keeps(kernel: Kernel, target: Target) -> bool:
