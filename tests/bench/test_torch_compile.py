@@ -8,6 +8,9 @@ from treadle.bench.torch_compile import SMALL, Row, measured, table
 def test_a_model_is_timed_on_each_side():
     pytest.importorskip("torch", reason="PyTorch: pip install treadle[oracle]")
     pytest.importorskip("transformers", reason="the models: pip install treadle[models]")
+    from treadle.bench.torch_compile.models import MODELS
+
+    assert SMALL in MODELS
     row = measured("GPT-2", "training", ["eager", "treadle"])
     assert row.model == "GPT-2"
     assert [*row.seconds] == [*row.first] == ["eager", "treadle"]

@@ -25,7 +25,7 @@ SIDES = ("eager", "inductor", "treadle")
 MODES = ("inference", "training")
 ROUNDS = 15
 BURST, MOST = 2e-3, 50  # seconds of calls in a row of one side, and the most of them
-SMALL = "three small layers"  # no model: what a call costs beside its kernels
+SMALL = "three small layers"  # of models.py: what a call costs beside its kernels
 
 
 @dataclass(frozen=True)

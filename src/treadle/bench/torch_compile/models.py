@@ -9,7 +9,6 @@ from collections.abc import Callable
 
 import torch
 
-from . import SMALL
 from .torchvision_operators import declare
 
 __all__ = ["MODELS"]
@@ -119,5 +118,5 @@ MODELS: dict[str, Callable[[], Made]] = {
     "ResNet-18": _resnet18,
     "ConvNeXt": _convnext,
     "ViT": _vit,
-    SMALL: _small,
+    "three small layers": _small,
 }
