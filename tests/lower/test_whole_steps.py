@@ -102,3 +102,17 @@ def test_conditions_that_are_values_themselves(size):
     expected[:, -1] = 7.0
     np.testing.assert_array_equal(found, expected)
     np.testing.assert_array_equal(below.contiguous().numpy()[:, -1], np.zeros(5, bool))
+
+
+def test_a_condition_that_another_chooses_is_known_too():
+    """Of all steps of 16 but the last, both conditions are known: one is what the WHERE gives."""
+    places = np.arange(1000)
+    array = numbers(50, 1000) > 0
+    here = Tensor.arange(1000, device="CPU").reshape(1, 1000).expand(50, 1000)
+    mask = Tensor(array, device="CPU").realize()
+    found = (here < 993).where(here < 995, mask).sum(1)
+    for target in TARGETS:
+        _, choices = programs(found, target)
+        assert "whole_steps" in choices
+    expected = np.where(places < 993, places < 995, array).sum(1)
+    np.testing.assert_array_equal(found.numpy(), expected)

@@ -85,6 +85,38 @@ def test_a_kernel_does_not_wait_for_what_is_computed_from_its_own_statistics():
         done.update(kernel.roots)
 
 
+def attention_and_its_scale(seed):
+    """softmax(q @ k.T) @ v in float64, and the largest number and the log-sum-exp of each row."""
+    q, k, v = (filled(LONG, WIDTH, seed=seed + n) for n in range(3))
+    scores = q @ k.T
+    largest = scores.max(1, keepdim=True)
+    powers = (scores - largest).exp()
+    total = powers.sum(1, keepdim=True)
+    tensors = powers / total @ v, largest, largest + total.log()
+    q, k, v = (x.numpy().astype(np.float64) for x in (q, k, v))
+    scores = q @ k.T
+    largest = scores.max(1, keepdims=True)
+    powers = np.exp(scores - largest)
+    total = powers.sum(1, keepdims=True)
+    return tensors, (powers / total @ v, largest, largest + np.log(total))
+
+
+@pytest.mark.parametrize("is_product", [False, True])
+def test_kernels_that_use_statistics_of_each_other_wait_for_no_circle(is_product):
+    """Neither product is computed from the other's, but either could store what the other needs."""
+    first, second = attention_and_its_scale(1), attention_and_its_scale(5)
+
+    def results(one, other):
+        (x, largest_x, scale_x), (y, largest_y, scale_y) = one, other
+        results = [x * scale_y + largest_y, y * scale_x + largest_x, scale_x * scale_y]
+        return results if is_product else [x * scale_y, y * scale_x, scale_x]
+
+    found, exact = (results(*both) for both in zip(first, second, strict=True))
+    Tensor.realize(*found)
+    for tensor, array in zip(found, exact, strict=True):
+        np.testing.assert_allclose(tensor.numpy(), array, rtol=0, atol=1e-5 * np.abs(array).max())
+
+
 @pytest.mark.parametrize("given", ["shared keys", "mask", "added mask"])
 def test_gradients_under_masks_and_of_shared_keys_store_no_matrix_of_tokens(given):
     q, weights = filled(4, LONG, WIDTH), filled(4, LONG, WIDTH, seed=1)

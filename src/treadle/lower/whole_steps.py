@@ -170,6 +170,8 @@ class _Copy:
             if node in self.known:
                 continue
             same = self._chosen(node)
+            if isinstance(same, Node):
+                same = self.known.get(same, same)
             if isinstance(same, bool):
                 self.known[node] = same
             elif same is not None:
@@ -187,7 +189,7 @@ class _Copy:
             for side, other in (operands(node), operands(node)[::-1]):
                 if side in self.known:
                     decides = self.known[side] == (node.op is Op.OR)
-                    return self.known[side] if decides else self.known.get(other, other)
+                    return self.known[side] if decides else other
         if node.op is Op.WHERE and operand(node) in self.known:
             _, yes, no = node.src
             return yes if self.known[operand(node)] else no

@@ -46,10 +46,8 @@ def _covers(demand: Demand, node: Node) -> bool:
 
 def _waits_for(group: Group, node: Node, plan: Plan) -> bool:
     """Whether a kernel reads what other kernels compute from `node`."""
-    return any(
-        plan.groups[other] is not group and any(plan.is_below(other, root) for root in group.places)
-        for other in plan.roots_above(node)
-    )
+    users = plan.roots_above(node)
+    return plan.needs(group, [root for root in users if plan.groups[root] is not group])
 
 
 def note_row(plan: Plan, node: Node, demand: Demand) -> None:
@@ -78,12 +76,12 @@ def _depends(group: Group, other: Group, plan: Plan) -> bool:
 
     Statistics are no such thing, since both compute them, unless a third kernel reads them first.
     """
+    third: list[Node] = []
     for stored in other.places:
         for user in plan.roots_above(stored):
             owner = plan.groups[user]
-            if owner is group:
-                if other.places[stored] == other.ranges:
-                    return True
-            elif owner is not other and any(plan.is_below(user, mine) for mine in group.places):
+            if owner is not group:
+                third += [user] if owner is not other else []
+            elif other.places[stored] == other.ranges:
                 return True
-    return False
+    return plan.needs(group, third)

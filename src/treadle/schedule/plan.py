@@ -5,6 +5,9 @@ fuse.py decides; ranges.py turns the outcome into loops.
 
 from __future__ import annotations
 
+import functools
+import operator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from ..ir.node import Node
@@ -121,9 +124,25 @@ class Plan:
         mask = self.above.get(node, 0)
         return [root for root, number in self.numbers.items() if mask >> number & 1]
 
-    def is_below(self, node: Node, root: Node) -> bool:
-        """Whether `root` is computed from `node`, and not the same."""
-        return bool(self.above.get(node, 0) >> self._number(root) & 1)
+    def needs(self, group: Group, roots: Iterable[Node]) -> bool:
+        """Whether a kernel cannot run before those that store `roots`, which are not its own.
+
+        A kernel that stores several values waits for what any of them is computed from.
+        """
+        roots = tuple(roots)
+        behind = self._bits(roots) | self._above_any(roots)
+        left = [g for g in self.kernels if g is not group and len(g.places) > 1]
+        while waiting := [g for g in left if self._bits(g.places) & behind]:
+            left = [g for g in left if g not in waiting]
+            for other in waiting:
+                behind |= self._bits(other.places) | self._above_any(other.places)
+        return bool(self._bits(group.places) & behind)
+
+    def _bits(self, roots: Iterable[Node]) -> int:
+        return functools.reduce(operator.or_, (1 << self._number(root) for root in roots), 0)
+
+    def _above_any(self, nodes: Iterable[Node]) -> int:
+        return functools.reduce(operator.or_, (self.above.get(node, 0) for node in nodes), 0)
 
     @property
     def kernels(self) -> list[Group]:
