@@ -19,8 +19,6 @@ from .records import Loop
 
 __all__ = ["CutOffRemainders"]
 
-MANY_BLOCKS = 1  # that are worth a second loop
-
 
 @dataclass(frozen=True)
 class CutOffRemainders(Move):
@@ -47,7 +45,7 @@ class CutOffRemainders(Move):
             size = loop_size(loop)
             if only not in (None, loop):
                 continue
-            if others or size % block == 0 or size < MANY_BLOCKS * block:
+            if others or size % block == 0 or size < block:
                 continue
             if loop.arg.kind != "loop" or not _is_row(reduce, loop):
                 continue

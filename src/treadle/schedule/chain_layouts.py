@@ -16,7 +16,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.views import Assign, operand, operands
 from .index import Index, source_index
-from .layouts import stored_with_last
+from .layouts import with_last
 from .plan import Plan, is_heavy, ranges_in
 
 __all__ = ["store_columns_last"]
@@ -34,15 +34,7 @@ def store_columns_last(outputs: Sequence[Node], plan: Plan) -> list[Node]:
                 columns = _columns(product, kept)
                 if columns is not None and not _is_innermost(place[columns], index):
                     last[product] = columns
-    if not last:
-        return list(outputs)
-    new: dict[Node, Node] = {}
-    for node in Node.sink(outputs).toposort():
-        src = tuple(new[s] for s in node.src)
-        new[node] = node if src == node.src else node.replace(src=src)
-        if node in last:
-            new[node] = stored_with_last(new[node], last[node])
-    return [new[node] for node in outputs]
+    return with_last(outputs, last) if last else list(outputs)
 
 
 def _products(

@@ -23,7 +23,7 @@ from ..ir.views import Access, Reduce, operands
 from .kernel import Kernel
 from .plan import Plan
 
-__all__ = ["store_channels_last", "stored_with_last"]
+__all__ = ["store_channels_last", "with_last"]
 
 _FIXED = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER, Op.CONTIGUOUS))
 MIN_CHANNELS = 16  # fewer do not fill a vector
@@ -98,12 +98,18 @@ def store_channels_last(
     if not last:
         return list(outputs)
     _spread(accesses, last)
+    moved = {n: axis for n, axis in last.items() if axis != len(n.shape) - 1}
+    return with_last(outputs, moved)
+
+
+def with_last(outputs: Sequence[Node], last: Mapping[Node, int]) -> list[Node]:
+    """`outputs` with some nodes stored, each with an axis of its own innermost."""
     new: dict[Node, Node] = {}
     for node in Node.sink(outputs).toposort():
         src = tuple(new[s] for s in node.src)
         new[node] = node if src == node.src else node.replace(src=src)
-        if last.get(node) not in (None, len(node.shape) - 1):
-            new[node] = stored_with_last(new[node], last[node])
+        if node in last:
+            new[node] = _stored_with_last(new[node], last[node])
     return [new[node] for node in outputs]
 
 
@@ -114,7 +120,7 @@ def _is_free(node: Node, plan: Plan) -> bool:
     return is_alone and len(node.shape) >= MIN_AXES and all(isinstance(s, int) for s in node.shape)
 
 
-def stored_with_last(node: Node, last: int) -> Node:
+def _stored_with_last(node: Node, last: int) -> Node:
     """`node`, stored with axis `last` innermost."""
     axes = (*(axis for axis in range(len(node.shape)) if axis != last), last)
     turned = Node(Op.PERMUTE, node.dtype, (node,), axes)
