@@ -15,6 +15,8 @@ from unittest import mock
 import numpy as np
 
 from treadle import Context, Device, Tensor, TinyJit
+from treadle.engine import pipeline
+from treadle.engine.programs import Programs
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
@@ -63,11 +65,15 @@ def usual_caches(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def caches_of(device: str, **sizes: int) -> Iterator[None]:
-    """A block in which kernels of a processor are made for caches of other sizes."""
+    """A block in which kernels of a processor are made for caches of other sizes.
+
+    It begins without the programs that the process remembers: those are of other caches.
+    """
     name = Device.canonicalize(device)
     whole = Device[name]
-    target = replace(whole.target, **sizes)
-    with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
+    opened = {name: replace(whole, target=replace(whole.target, **sizes))}
+    programs = mock.patch.object(pipeline, "_programs", Programs())
+    with mock.patch.dict(Device._opened, opened), programs:
         yield
 
 

@@ -78,6 +78,15 @@ def test_terms_are_right_with_small_caches(name: str) -> None:
     assert not failed, "\n".join(failed)
 
 
+def test_kernels_are_of_the_caches_around_them_whatever_ran_before() -> None:
+    device, program = "CPU:LLVM:x86-64-v3", ["captured_cell_of_large_panels"]
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    usual, small, again = (run_all(device, (), program, s)[0] for s in (False, True, False))
+    assert "prefetch_panels" in small.reached()
+    assert "prefetch_panels" not in usual.reached() | again.reached()
+
+
 @pytest.mark.parametrize("device", FEW)
 def test_programs_are_right_elsewhere(device: str) -> None:
     if (why := opens(device)) is not None:
