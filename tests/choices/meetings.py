@@ -203,6 +203,10 @@ STATISTICS: dict[str, Way] = {
     "places_of_long_rows": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1100)]
     ),
+    # The same of whole blocks of vectors, with nothing behind the last one.
+    "places_of_whole_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1024)]
+    ),
     "places_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]
     ),

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
+from .meetings import MEETINGS
 from .report import (
     REASONS,
     matrix,
@@ -122,6 +125,11 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     unmet = {name for row in REASONS["unmet"] for name in (row["one"], *row["other"])}
     assert unmet <= CHOICES.keys()
     assert all(row["why"].endswith(".") for row in REASONS["unmet"])
+
+
+def test_every_program_for_a_pair_has_a_name_of_its_own() -> None:
+    rows = tomllib.loads((Path(__file__).parent / "meetings.toml").read_text(encoding="utf-8"))
+    assert [*MEETINGS] == [row["meets"] for row in rows["program"]]
 
 
 def test_a_choice_without_programs_needs_a_reason() -> None:
