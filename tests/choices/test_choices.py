@@ -13,6 +13,7 @@ from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_ker
 from .meetings import MEETINGS
 from .report import (
     REASONS,
+    contradicted_pairs,
     matrix,
     merged,
     unexplained,
@@ -159,6 +160,15 @@ def test_pairs_can_meet_in_one_nest_or_in_two_of_a_kernel() -> None:
     assert ("matmul_tile", "scatter_strips") in unexplained  # what is added to
     assert ("matmul_tile", "row_pipelining") not in unexplained  # few results, and many
     assert ("row_scan", "scatter_strips") not in unexplained  # kernels of their own
+
+
+def test_a_pair_that_met_and_is_said_to_be_apart_is_reported() -> None:
+    seen = Observed()
+    seen.kernels[frozenset({"matmul_tile", "partial_sums", "fast_replay"})] += 1
+    assert contradicted_pairs(seen, "CPU") == []
+    seen.kernels[frozenset({"matmul_tile", "row_scan"})] += 1
+    assert contradicted_pairs(seen, "CPU") == [("matmul_tile", "row_scan")]
+    assert "1 pairs met although" in matrix(seen, "CPU")
 
 
 def test_choices_are_recorded_for_the_block_that_asks() -> None:
