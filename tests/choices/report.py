@@ -41,10 +41,10 @@ def kind_of(device: str) -> str:
 
 @functools.cache
 def _kinds_of(device: str) -> frozenset[str]:
-    """What rows of pairs name devices by: their kind, and for some the width of vectors."""
+    """What rows of pairs name devices by: their kind, and a processor's width of vectors."""
     kinds = {kind_of(device)}
-    if kinds == {"processors"} and Device[device].target.vector_bytes == 64:
-        kinds.add("vectors of 64 bytes")
+    if kinds == {"processors"}:
+        kinds.add(f"vectors of {Device[device].target.vector_bytes} bytes")
     return frozenset(kinds)
 
 
