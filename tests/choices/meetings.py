@@ -55,6 +55,11 @@ WAYS: dict[str, Way] = {
     "joined": lambda rng, n, k: Part(
         lambda o, x, y: o.cat([x, y], 1), [_small(rng, n, k // 2), _small(rng, n, k - k // 2)]
     ),
+    # Pieces of eight columns each, side by side again and again.
+    "joined_within": lambda rng, n, k: Part(
+        lambda o, x, y: o.reshape(o.cat([x[:, :-3], y[:, 3:]], 2), n, k),
+        [_small(rng, n, k // 16 + 3, 8), _small(rng, n, k // 16 + 3, 8)],
+    ) if k % 16 == 0 else Part(lambda o, x: x, [_small(rng, n, k)]),
     "joined_rows": lambda rng, n, k: Part(
         lambda o, x, y: o.cat([x, y], 0), [_small(rng, n // 2, k), _small(rng, n - n // 2, k)]
     ),
@@ -235,6 +240,10 @@ STATISTICS: dict[str, Way] = {
     ),
     "places_of_long_rows": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1100)]
+    ),
+    # The same of whole blocks of vectors, with nothing behind the last one.
+    "places_of_whole_rows": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.argmax(x, 1), n, 1) * 0.01, [normal(rng, n, 1024)]
     ),
     "places_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]

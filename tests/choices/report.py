@@ -16,7 +16,8 @@ from treadle import Device
 from treadle.ir.choices import CHOICES, Observed
 
 __all__ = [
-    "REASONS", "kind_of", "matrix", "merged", "unexplained", "unexplained_pairs", "unmet_pairs",
+    "REASONS", "contradicted_pairs", "kind_of", "matrix", "merged", "unexplained",
+    "unexplained_pairs", "unmet_pairs",
 ]  # fmt: skip
 
 REASONS = tomllib.loads((Path(__file__).parent / "unreached.toml").read_text(encoding="utf-8"))
@@ -40,10 +41,10 @@ def kind_of(device: str) -> str:
 
 @functools.cache
 def _kinds_of(device: str) -> frozenset[str]:
-    """What rows of pairs name devices by: their kind, and for some the width of vectors."""
+    """What rows of pairs name devices by: their kind, and a processor's width of vectors."""
     kinds = {kind_of(device)}
-    if kinds == {"processors"} and Device[device].target.vector_bytes == 64:
-        kinds.add("vectors of 64 bytes")
+    if kinds == {"processors"}:
+        kinds.add(f"vectors of {Device[device].target.vector_bytes} bytes")
     return frozenset(kinds)
 
 
@@ -75,6 +76,15 @@ def unmet_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     return [pair for pair in _not_met(seen) if pair in listed]
 
 
+def contradicted_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
+    """The pairs that met although a reason says that they cannot.
+
+    Reasons about all choices of a stage are none of those: they say why nobody looks for such.
+    """
+    met = sorted(seen.pairs())
+    return [pair for pair in met if _apart(pair, device, with_stages=False) is not None]
+
+
 def _not_met(seen: Observed) -> list[tuple[str, str]]:
     reached, met = sorted(seen.reached()), seen.pairs()
     return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
@@ -93,14 +103,18 @@ def _tried(kind: str) -> dict[tuple[str, str], str]:
     return {(min(one, other), max(one, other)): why for one, other, why in rows}
 
 
-def _apart(pair: tuple[str, str], device: str) -> str | None:
-    """Why two choices cannot meet in a kernel; None where nobody has said so."""
+def _apart(pair: tuple[str, str], device: str, with_stages: bool = True) -> str | None:
+    """Why two choices cannot meet in a kernel; None where nobody has said so.
+
+    `with_stages`: rows that are about all choices of a stage count.
+    """
     kind, kinds = kind_of(device), _kinds_of(device)
     for row in REASONS["apart"]:
         if kinds.isdisjoint(row.get("on", kinds)):
             continue
         for one, other in (pair, pair[::-1]):
-            if _among(one, row["one"]) and _among(other, row["other"]):
+            others = row["other"] if with_stages else CHOICES.keys() & set(row["other"])
+            if _among(one, row["one"]) and _among(other, others):
                 return row["reason"]
     first, second = (_forms_of(name, kind) for name in pair)
     if not first or not second or any(_go_together(a, b, kind) for a in first for b in second):
@@ -122,7 +136,7 @@ def _or(names: list[str]) -> str:
     return " or ".join(names)
 
 
-def _among(name: str, names: list[str]) -> bool:
+def _among(name: str, names: Collection[str]) -> bool:
     """Whether `names` lists a choice, or its stage as "stage:lower"."""
     return name in names or f"stage:{CHOICES[name].stage}" in names
 
@@ -145,4 +159,7 @@ def matrix(seen: Observed, device: str) -> str:
     lines += [f"    {a} and {b}: {_tried(kind_of(device))[a, b]}" for a, b in unmet]
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
+    wrong = contradicted_pairs(seen, device)
+    lines.append(f"{len(wrong)} pairs met although a reason says that they cannot")
+    lines += [f"    {a} and {b}: {_apart((a, b), device, with_stages=False)}" for a, b in wrong]
     return "\n".join(lines)

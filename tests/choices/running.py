@@ -15,6 +15,8 @@ from unittest import mock
 import numpy as np
 
 from treadle import Context, Device, Tensor, TinyJit
+from treadle.engine import pipeline
+from treadle.engine.programs import Programs
 from treadle.errors import TreadleError
 from treadle.ir.choices import Observed, observing
 
@@ -68,11 +70,15 @@ def usual_caches(device: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def changed_target(device: str, **changes: Any) -> Iterator[None]:
-    """A block in which kernels are made for a target that differs from the device's own."""
+    """A block in which kernels are made for a target that differs from the device's own.
+
+    It begins without the programs that the process remembers: those are of the own one.
+    """
     name = Device.canonicalize(device)
     whole = Device[name]
-    target = replace(whole.target, **changes)
-    with mock.patch.dict(Device._opened, {name: replace(whole, target=target)}):
+    opened = {name: replace(whole, target=replace(whole.target, **changes))}
+    programs = mock.patch.object(pipeline, "_programs", Programs())
+    with mock.patch.dict(Device._opened, opened), programs:
         yield
 
 

@@ -71,20 +71,27 @@ def captured_cell(device: str) -> None:
 @scenario
 def captured_cell_of_large_panels(device: str) -> None:
     """The same, with panels larger than the first-level cache where that is of a few KiB."""
+    gated = lambda s: s[:, :128].sigmoid() * s[:, 128:].tanh()
+    _large_panels(device, gated, lambda s: np.tanh(s[:, 128:]) / (1 + np.exp(-s[:, :128])))
+
+
+@scenario
+def captured_sum_of_large_panels(device: str) -> None:
+    """The same without gates, so that more of a tile's registers go along a row."""
+    _large_panels(device, Tensor.tanh, np.tanh)
+
+
+def _large_panels(
+    device: str, cell: Callable[[Tensor], Tensor], of_numpy: Callable[[np.ndarray], np.ndarray]
+) -> None:
     w, u = (_numbers(256, 256, seed=seed) / 16 for seed in range(2))
     a, b = (Tensor(array, device=device).realize() for array in (w, u))
-
-    @TinyJit
-    def step(x: Tensor, h: Tensor, scale: Tensor) -> Tensor:
-        s = x @ a + h @ (b * scale).contiguous()
-        return s[:, :128].sigmoid() * s[:, 128:].tanh()
-
+    step = TinyJit(lambda x, h, scale: cell(x @ a + h @ (b * scale).contiguous()))
     for number in range(3):
         x, h = _numbers(130, 256, seed=number + 2), _numbers(130, 256, seed=number + 7)
         scale = np.full((1,), number + 1, np.float32)
-        s = x @ w + h @ (u * scale)
         arrays = (Tensor(array, device=device).realize() for array in (x, h, scale))
-        _close(step(*arrays), np.tanh(s[:, 128:]) / (1 + np.exp(-s[:, :128])))
+        _close(step(*arrays), of_numpy(x @ w + h @ (u * scale)))
 
 
 @scenario

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import tomllib
+from pathlib import Path
 
 import pytest
 
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
+from .meetings import MEETINGS
 from .report import (
     REASONS,
+    contradicted_pairs,
     matrix,
     merged,
     unexplained,
@@ -82,6 +86,15 @@ def test_terms_are_right_with_small_caches(name: str) -> None:
     assert not failed, "\n".join(failed)
 
 
+def test_kernels_are_of_the_caches_around_them_whatever_ran_before() -> None:
+    device, program = "CPU:LLVM:x86-64-v3", ["captured_cell_of_large_panels"]
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    usual, small, again = (run_all(device, (), program, s)[0] for s in (False, True, False))
+    assert "prefetch_panels" in small.reached()
+    assert "prefetch_panels" not in usual.reached() | again.reached()
+
+
 @pytest.mark.parametrize("device", FEW)
 def test_programs_are_right_elsewhere(device: str) -> None:
     if (why := opens(device)) is not None:
@@ -119,6 +132,11 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     assert all(row["why"].endswith(".") for row in REASONS["unmet"])
 
 
+def test_every_program_for_a_pair_has_a_name_of_its_own() -> None:
+    rows = tomllib.loads((Path(__file__).parent / "meetings.toml").read_text(encoding="utf-8"))
+    assert [*MEETINGS] == [row["meets"] for row in rows["program"]]
+
+
 def test_a_choice_without_programs_needs_a_reason() -> None:
     everything = set(CHOICES)
     assert unexplained(everything, "CPU") == []
@@ -146,6 +164,15 @@ def test_pairs_can_meet_in_one_nest_or_in_two_of_a_kernel() -> None:
     assert ("matmul_tile", "scatter_strips") in unexplained  # what is added to
     assert ("matmul_tile", "row_pipelining") not in unexplained  # few results, and many
     assert ("row_scan", "scatter_strips") not in unexplained  # kernels of their own
+
+
+def test_a_pair_that_met_and_is_said_to_be_apart_is_reported() -> None:
+    seen = Observed()
+    seen.kernels[frozenset({"matmul_tile", "partial_sums", "fast_replay"})] += 1
+    assert contradicted_pairs(seen, "CPU") == []
+    seen.kernels[frozenset({"matmul_tile", "row_scan"})] += 1
+    assert contradicted_pairs(seen, "CPU") == [("matmul_tile", "row_scan")]
+    assert "1 pairs met although" in matrix(seen, "CPU")
 
 
 def test_choices_are_recorded_for_the_block_that_asks() -> None:

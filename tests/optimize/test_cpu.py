@@ -124,6 +124,15 @@ def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
     np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
 
 
+def test_pieces_of_one_vector_have_no_loop_over_vectors():
+    ast, log = optimized(joined(filled(6, 8), filled(6, 8)))
+    assert beside(log, "split_concat") == [(1, 2)]
+    assert all(loop_size(n) > 1 for n in ast.toposort() if n.op is Op.RANGE)
+    rows = numbers(6, 8), numbers(6, 8)
+    result = joined(*(Tensor(row, device="CPU") for row in rows)).numpy()
+    np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
+
+
 @pytest.mark.parametrize(
     ("heights", "pieces"), [((64, 64), 2), ((128, 64), 3), ((40, 9), None), ((16,) * 9, None)]
 )

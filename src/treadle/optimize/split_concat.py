@@ -33,9 +33,10 @@ def split_concat(moves: Moves, nest: Nest, vector: Node, lanes: int) -> Split | 
     length = loop_size(vector) // pieces
     if pieces == 1 or length % lanes:
         return None
-    outer, piece = moves.loop(length // lanes), moves.loop(pieces, "unroll")
-    lane = moves.loop(lanes, "vector")
-    return Split(simplify(piece * length + outer * lanes + lane), (outer, piece, lane), TRUE)
+    piece = moves.loop(pieces, "unroll")
+    column = moves.tiled(length, (lanes, "vector"))
+    *outer, lane = column.ranges
+    return Split(simplify(piece * length + column.expr), (*outer, piece, lane), TRUE)
 
 
 def split_concat_rows(moves: Moves, nest: Nest, loop: Node) -> Split | None:
