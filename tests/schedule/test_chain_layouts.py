@@ -64,6 +64,24 @@ def test_a_result_that_is_wanted_in_two_orders():
     np.testing.assert_allclose(both[1].numpy(), exact.swapaxes(1, 2), rtol=0, atol=2e-6)
 
 
+@pytest.mark.parametrize("orders", [(True, False), (False, True), (True, True)])
+def test_products_of_the_same_rows_in_different_orders(orders):
+    """One kernel stores both, though one or both of them are turned behind it."""
+    q, k, v = (Tensor(a, device="CPU").realize() for a in ARRAYS)
+    weights = (q @ k.transpose(1, 2)).softmax(-1)
+    wide = [a.astype(np.float64) for a in ARRAYS]
+    scores = wide[0] @ wide[1].swapaxes(1, 2)
+    exact = np.exp(scores - scores.max(-1, keepdims=True))
+    exact /= exact.sum(-1, keepdims=True)
+    turned = lambda x, is_turned: x.transpose(1, 2).contiguous() if is_turned else x
+    found = [turned(weights @ x, one) for x, one in zip((v, q), orders, strict=True)]
+    Tensor.realize(*found)
+    for got, x, is_turned in zip(found, (wide[2], wide[0]), orders, strict=True):
+        right = exact @ x
+        right = right.swapaxes(1, 2) if is_turned else right
+        np.testing.assert_allclose(got.numpy(), right, rtol=0, atol=4e-6)
+
+
 def test_a_chain_without_a_softmax():
     a, b, c = (Tensor(x, device="CPU").realize() for x in ARRAYS)
     turned = ((a @ b.transpose(1, 2)).relu() @ c).transpose(1, 2).contiguous()

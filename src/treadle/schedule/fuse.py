@@ -177,7 +177,11 @@ def _start_group(
         loops = iter(host.loops)
         index = tuple(Node.index(0) if same_size(size, 1) else next(loops) for size in shape)
         host.places[node] = index
-        _inline(plan, node, Demand(host, index, Home(index)), demands)
+        start = Demand(host, index, Home(index))
+        if node.op is Op.CONTIGUOUS:
+            _add(demands, operand(node), start)
+        else:
+            _inline(plan, node, start, demands)
         return
     group = Group((), root=node)
     group.ranges = tuple(group.fresh_range(size) for size in shape)
