@@ -194,14 +194,9 @@ def _drawn_summary(results: Sequence[WorkResult], limits: Ceilings) -> list[str]
     short = sorted((pair for pair in counted if pair[0] < 1), key=lambda pair: pair[0])
     rows = [[r.work.name, f"{ratio:.2f}", _ms(r.median("treadle")), _percent(r.share(limits))]
             for ratio, r in short]  # fmt: skip
-    return [
-        line,
-        *(
-            ["", *markdown(["falls short", "ratio", "treadle ms", "of ceiling"], rows)]
-            if rows
-            else []
-        ),
-    ]
+    if not rows:
+        return [line]
+    return [line, "", *markdown(["falls short", "ratio", "treadle ms", "of ceiling"], rows)]
 
 
 def _side(result: WorkResult) -> str:
