@@ -17,7 +17,7 @@ from ..ir.args import TensorBox
 from ..ir.choices import choices_of
 from ..ir.loops import loop_size
 from ..ir.node import Node
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..ir.text import parse
 from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes

@@ -22,6 +22,7 @@ from ..ir.evaluate import evaluate
 from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
+from ..ir.remembered import table_of
 from ..ir.views import Load, Store, bound_of, operand, operands
 from .linearize import Phase
 
@@ -88,7 +89,12 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
 
 
 def _is_constant(node: Node) -> bool:
-    return all(n.op in _PLAIN and n.op is not Op.RANGE for n in node.toposort())
+    known: dict[Node, bool] = table_of(_is_constant)
+    for part in node.toposort(lambda n: n not in known):
+        if part not in known:
+            is_plain = part.op in _PLAIN and part.op is not Op.RANGE
+            known[part] = is_plain and all(known[source] for source in part.src)
+    return known[node]
 
 
 def _is_masked(node: Node, known: dict[Node, bool]) -> bool:

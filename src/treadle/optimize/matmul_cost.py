@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..dtype import DType
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load
@@ -116,7 +116,7 @@ def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
     """About how many instructions each step takes for the copy of an image, turned in squares."""
     if windows.is_in_place:
         return 0.0
-    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
+    loops = ranges_of(windows.image).difference(problem.batch)
     return 2 * PACK * loop_size(*loops) / tile.unit[1] / loop_size(*problem.steps)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
@@ -114,4 +114,4 @@ def lasts(factor: Node) -> bool:
 
 
 def uses(node: Node, loops: tuple[Node, ...]) -> bool:
-    return bool(free_ranges(node)[node] & frozenset(loops))
+    return bool(ranges_of(node) & frozenset(loops))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..ir.conditions import parts, without_not
 from ..ir.interval import bounds
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, loop_size, ranges_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -164,7 +164,7 @@ def stride(index: Node, loop: Node) -> int | None:
     terms, _ = linear_terms(index)
     step = terms.pop(loop, 0)
     for term in terms:
-        if loop in free_ranges(term)[term]:
+        if loop in ranges_of(term):
             return None
     return step
 
@@ -251,4 +251,4 @@ def gating(value: Node) -> frozenset[Node]:
     nodes = value.toposort()
     gates = [Load.of(n).gate for n in nodes if n.op is Op.LOAD]
     gates += [Where.of(n).condition for n in nodes if n.op is Op.WHERE]
-    return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))
+    return frozenset().union(*(ranges_of(gate) for gate in gates))

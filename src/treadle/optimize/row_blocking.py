@@ -19,7 +19,16 @@ from ..ir.args import ReduceArg, StageArg
 from ..ir.attention import is_kept
 from ..ir.choices import take
 from ..ir.conditions import all_of
-from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, loop_size, replace_ranges
+from ..ir.loops import (
+    TRUE,
+    Ranges,
+    Split,
+    closed_ranges,
+    free_ranges,
+    loop_size,
+    ranges_of,
+    replace_ranges,
+)
 from ..ir.node import Node, rebuild, substitute
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -151,7 +160,7 @@ class Blocks:
         parts = {product: self._parts(product, row) for product in chain.products}
         effects = [self._guarded(self._at(e, row, parts), row) for e in self.nest.effects]
         columns = frozenset(chain.columns)
-        free = [free_ranges(effect)[effect] for effect in effects]
+        free = [ranges_of(effect) for effect in effects]
         inner = [e for e, f in zip(effects, free, strict=True) if f & columns]
         outer = [e for e, f in zip(effects, free, strict=True) if not f & columns]
         if inner:

@@ -11,7 +11,7 @@ among the weights does not meet those zeros either.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
+from ..ir.loops import Split, loop_size, ranges_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -34,7 +34,7 @@ def skip_padding(
         if inside is None or not _is_worth_it(pair, inside):
             continue
         start = simplify(pair.start.substitute(replaced))
-        tile = [r for r in free_ranges(start)[start] if r.arg.kind == "unroll"]
+        tile = [r for r in ranges_of(start) if r.arg.kind == "unroll"]
         if tile and pair.row is not outermost:
             continue
         first, last = (

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..ir.choices import choices_of
 from ..ir.node import Node
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..target import Target
 from .draft import Draft
 from .kernel import Kernel
