@@ -12,7 +12,7 @@ from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.remembered import remembered, table_of
-from treadle.ir.rules.index import INDEX_RULES, simplify
+from treadle.ir.rules.index import INDEX_RULES, simplified_sum, simplify
 
 z3 = pytest.importorskip("z3")
 
@@ -101,6 +101,23 @@ def test_simplifying_a_random_index_expression_keeps_its_value_everywhere(seed):
     low, high = bounds(simpler)
     assert low <= before.min()
     assert before.max() <= high
+
+
+@pytest.mark.parametrize("seed", range(100))
+def test_a_sum_of_simplified_terms_is_the_simplified_sum(seed):
+    rng = random.Random(seed)
+    sizes = [rng.choice([2, 3, 4, 8, 12]) for _ in range(2)]
+    loops = [Node.range(size, number) for number, size in enumerate(sizes)]
+    terms = [random_index(rng, loops, 2) for _ in range(2)]
+    flat, divisor = loops[0] * sizes[1] + loops[1], rng.choice([2, 3, 4])
+    terms += [flat // divisor * divisor, flat % divisor]  # which belong together
+    factors = [rng.choice([-2, -1, 1, 1, 3]) for _ in terms]
+    with remembered():
+        parts = [(simplify(term), factor) for term, factor in zip(terms, factors, strict=True)]
+        found = simplified_sum(parts, 5)
+        assert simplify(found) is found
+    whole = sum((term * factor for term, factor in zip(terms, factors, strict=True)), Node.index(5))
+    assert found is simplify(whole)
 
 
 @pytest.mark.parametrize("seed", range(25))
