@@ -35,6 +35,7 @@ from . import aten_indexing, aten_windows
 from .aten import MEANINGS
 from .handover import Direct, Layout, handed_over, in_order, taken
 from .left_to_pytorch import note
+from .openmp import borrow_threads
 
 __all__ = ["compile_graph"]
 
@@ -263,4 +264,5 @@ _DECOMPOSED = {
 # Its second result is not the one that its gradient, which has no decomposition, reads.
 del _DECOMPOSED[aten._scaled_dot_product_flash_attention_for_cpu.default]
 
+borrow_threads()
 compile_graph = aot_autograd(fw_compiler=_compiled, decompositions=_DECOMPOSED)
