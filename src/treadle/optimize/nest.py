@@ -106,10 +106,8 @@ class Nest:
         """Every load and store, those inside reductions weighted more."""
         weights: dict[Node, int] = {}
         for node in self.reduces():
-            weight = REDUCE_WEIGHT
             value, loops, _ = Reduce.of(node)
-            if value.op is Op.STAGE:  # partial results: all that a step does is to read one
-                weight = max(weight, min(loop_size(*loops), MOST_WEIGHT))
+            weight = max(REDUCE_WEIGHT, min(loop_size(*loops), MOST_WEIGHT))
             weights |= dict.fromkeys(reads_of(value), weight)
         for node in self.nodes():
             index = _index_of(node)
