@@ -6,9 +6,10 @@ import pytest
 
 from treadle.ir.loops import free_ranges, ranges_of
 from treadle.ir.node import Node
-from treadle.ir.remembered import once, remembered, table_of
+from treadle.ir.remembered import Table, once, remembered
 
 calls = []
+TABLE = Table()
 
 
 @once
@@ -43,10 +44,11 @@ def test_threads_remember_apart():
     def other():
         doubled(3)
         with remembered():
-            assert not table_of(doubled)
+            assert not TABLE.here()
 
     with remembered():
         doubled(3)
+        TABLE.here()[3] = 4
         thread = threading.Thread(target=other)
         thread.start()
         thread.join()

@@ -161,12 +161,11 @@ def _is_plain_attention(node: torch.fx.Node) -> bool:
 
 def _is_small_gradient(node: torch.fx.Node) -> bool:
     """The same, and of few weights, which are all in memory here and never in PyTorch."""
-    given: Any = node.args
-    _, q, k, *_, dropout, _ = given
+    dropout = node.args[6]
     if dropout or node.kwargs.get("attn_mask") is not None:
         return False
-    *heads, rows, _ = q.meta["val"].shape
-    count = math.prod((*heads, rows, k.meta["val"].shape[-2]))
+    q, k = (given.meta["val"] for given in node.args[1:3] if isinstance(given, torch.fx.Node))
+    count = math.prod((*q.shape[:-1], k.shape[-2]))
     return isinstance(count, int) and count <= _MOST_WEIGHTS
 
 

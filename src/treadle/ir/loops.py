@@ -15,7 +15,7 @@ from ..dtype import DType
 from .conditions import TRUE, parts, stays_inside
 from .node import Node, rebuild
 from .op import Op
-from .remembered import table_of
+from .remembered import Table
 from .rules.index import simplify
 from .shape import size_max
 
@@ -26,6 +26,7 @@ __all__ = [
 
 Ranges = frozenset[Node]
 _NONE: Ranges = frozenset()
+_RANGES = Table[Node, Ranges]()
 
 
 def identity(op: Op, dtype: DType) -> Node:
@@ -96,7 +97,7 @@ def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Nod
 
 def ranges_of(node: Node) -> Ranges:
     """The RANGEs around a node that its value depends on."""
-    return free_ranges(node, table_of(ranges_of))[node]
+    return free_ranges(node, _RANGES.here())[node]
 
 
 def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:

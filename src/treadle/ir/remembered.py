@@ -3,8 +3,11 @@ many times.
 
     with remembered(): ...everything that makes one kernel...
 
+    SIMPLER = Table[Node, Node]()
+    SIMPLER.here()              this thread's dict: for what is known of many nodes at once
+
     @once
-    def ranges_of(node): ...
+    def without_lane(index, vector): ...
 """
 
 from __future__ import annotations
@@ -12,17 +15,18 @@ from __future__ import annotations
 import contextlib
 import functools
 import threading
-from collections.abc import Callable, Iterator
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Callable, Hashable, Iterator
+from typing import Generic, ParamSpec, TypeVar, cast
 
-__all__ = ["once", "remembered", "table_of"]
+__all__ = ["Table", "once", "remembered"]
 
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
 P = ParamSpec("P")
-R = TypeVar("R")
 
 
 class _Memory(threading.local):
-    tables: dict[object, dict[Any, Any]] | None = None  # by what they are of
+    tables: dict[object, object] | None = None  # a dict for each Table that was asked
 
 
 _memory = _Memory()
@@ -41,21 +45,27 @@ def remembered() -> Iterator[None]:
         _memory.tables = None
 
 
-def table_of(owner: object) -> dict[Any, Any]:
-    """What is remembered for `owner`: nothing yet where no block has begun."""
-    return {} if _memory.tables is None else _memory.tables.setdefault(owner, {})
+class Table(Generic[K, V]):
+    """Something that is remembered by keys."""
+
+    def here(self) -> dict[K, V]:
+        """What this thread knows: nothing where no block has begun, and nothing is kept there."""
+        if _memory.tables is None:
+            return {}
+        return cast("dict[K, V]", _memory.tables.setdefault(self, {}))
 
 
-def once(function: Callable[P, R]) -> Callable[P, R]:
+def once(function: Callable[P, V]) -> Callable[P, V]:
     """A function of hashable arguments that computes each result once in a block of `remembered`.
 
     Its results are shared, so they may not be changed.
     """
+    table = Table[tuple[object, ...], V]()
 
     @functools.wraps(function)
-    def known_or_found(*args: P.args, **kwargs: P.kwargs) -> R:
+    def known_or_found(*args: P.args, **kwargs: P.kwargs) -> V:
         assert not kwargs, "arguments by position alone"
-        known: dict[object, R] = table_of(function)
+        known = table.here()
         if args not in known:
             known[args] = function(*args, **kwargs)
         return known[args]

@@ -22,13 +22,14 @@ from ..ir.evaluate import evaluate
 from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
-from ..ir.remembered import table_of
+from ..ir.remembered import Table
 from ..ir.views import Load, Store, bound_of, operand, operands
 from .linearize import Phase
 
 __all__ = ["with_whole_steps"]
 
 MOST_STEPS = 1 << 12  # whose masks are looked at
+_CONSTANT = Table[Node, bool]()  # whether no loop is below a node
 _PLAIN = ALU | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
 
 
@@ -89,7 +90,7 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
 
 
 def _is_constant(node: Node) -> bool:
-    known: dict[Node, bool] = table_of(_is_constant)
+    known = _CONSTANT.here()
     for part in node.toposort(lambda n: n not in known):
         if part not in known:
             is_plain = part.op in _PLAIN and part.op is not Op.RANGE

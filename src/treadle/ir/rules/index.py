@@ -17,19 +17,23 @@ from ...dtype import dtypes
 from ..interval import bounds
 from ..node import Node
 from ..op import Op
-from ..remembered import remembered, table_of
+from ..remembered import Table, remembered
 from ..rewrite import rewrite
 from ..rule import RuleSet, anything, constant, rule
 
-__all__ = ["INDEX_RULES", "Terms", "linear_terms", "simplified_sum", "simplify", "sum_terms"]
+__all__ = [
+    "INDEX_RULES", "SIMPLER", "Terms", "linear_terms", "simplified_sum", "simplify", "sum_terms",
+]  # fmt: skip
 
 Terms = dict[Node, int]
+
+SIMPLER = Table[Node, Node]()  # what nodes are simplified to
 
 
 def simplify(node: Node) -> Node:
     """`node` with every rule of INDEX_RULES applied to the index and bool arithmetic in it."""
     with remembered():
-        return rewrite(node, INDEX_RULES, table_of(simplify))
+        return rewrite(node, INDEX_RULES, SIMPLER.here())
 
 
 # -- sums ---------------------------------------------------------------------------------------
@@ -86,7 +90,7 @@ def simplified_sum(parts: Iterable[tuple[Node, int]], constant_part: int) -> Nod
     total = sum_terms(terms, rest)
     if _recombine(dict(terms)):
         return simplify(total)
-    table_of(simplify)[total] = total
+    SIMPLER.here()[total] = total
     return total
 
 
