@@ -295,3 +295,22 @@ def test_kernels_run_on_pytorchs_own_threads():
     x = Tensor.ones(2000, 500)
     assert (x * 2).sum().item() == 2_000_000
     assert Device["CPU"].runtime._pool.threads_started == 0
+
+
+def test_views_show_the_memory_that_each_call_is_given(compiled):
+    """Of inputs that begin elsewhere in their memory than the first one, and lie otherwise."""
+
+    def views(x):
+        y = x * 2
+        return y.t()[1:], y[None].expand(3, -1, -1), x.t()[:, 1:], y[1], x[2:]
+
+    fast, memory = compiled[0](views), torch.arange(60.0)
+    for first in (0, 0, 0, 7, 3):
+        x = memory[first : first + 20].view(5, 4)
+        for mine, theirs in zip(fast(x), views(x), strict=True):
+            assert torch.equal(mine, theirs)
+            assert mine.stride() == theirs.stride()
+    assert fast(x)[2].data_ptr() == views(x)[2].data_ptr()  # no copy
+    for turned in (memory[:20].view(4, 5).t(), memory[:40].view(5, 8)[:, ::2]):
+        for mine, theirs in zip(fast(turned), views(turned), strict=True):
+            assert torch.equal(mine, theirs)
