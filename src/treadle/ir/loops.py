@@ -97,7 +97,8 @@ def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Nod
 
 def ranges_of(node: Node) -> Ranges:
     """The RANGEs around a node that its value depends on."""
-    return free_ranges(node, _RANGES.here())[node]
+    known = _RANGES.here()
+    return known[node] if node in known else free_ranges(node, known)[node]
 
 
 def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:

@@ -204,8 +204,8 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
-            free, loops = free_ranges(nest.node), frozenset(nest.loops)
-            yield from ((nest, reduce) for reduce in nest.reduces() if free[reduce] == loops)
+            loops = frozenset(nest.loops)
+            yield from ((nest, one) for one in nest.reduces() if ranges_of(one) == loops)
 
 
 def _is_alone(nest: Nest, reduce: Node) -> bool:
@@ -384,11 +384,10 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     score = contiguity(nest, best)
-    free = free_ranges(nest.node)
     rivals = [
         contiguity(nest, r)
         for reduce in nest.reduces()
-        if best in free[reduce]
+        if best in ranges_of(reduce)
         for r in closed_ranges(reduce)
         if r.arg.kind == "loop" and loop_size(r) >= 8
     ]
