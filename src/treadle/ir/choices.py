@@ -48,6 +48,7 @@ CHOICES: dict[str, Choice] = {
         fuse_producer="A product is computed in the one kernel that reads it.",
         channels_last="Images between convolutions are stored with their channels innermost.",
         columns_last="A chain of products is stored with columns innermost, then turned.",
+        spread_windows="Windows that reach few places of an axis are summed close together.",
         blocked_scan="A long scan is cut into blocks and a scan of their totals.",
         counting_sort="Short lines are sorted by counting how many elements come before each.",
         radix_sort="Long lines are sorted by a few bits at a time.",
