@@ -194,8 +194,8 @@ def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
     computed = tile.count(product) * tile.rows * tile.columns
     waste = computed / (product.batch * product.rows * product.columns)
     # Each step loads `wide` registers and `rows` scalars for rows * wide FMAs. Panels of several
-    # products are larger than the first-level cache.
-    loads = (wide * min(product.beside, 2) + rows) / (rows * wide)
+    # products are larger than the first-level cache. A scalar takes as long for half a vector.
+    loads = (wide * min(product.beside, 2) + rows / speed) / (rows * wide)
     idle = max(1.0, 8 / (rows * wide))
     return round(waste * idle * (1 + loads), 9)
 

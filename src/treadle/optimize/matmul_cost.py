@@ -51,7 +51,8 @@ def best_tiling(
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
+    cost, other_cost = _cost(problem, tile, moves.target), _cost(swapped, other, moves.target)
+    is_swapped = other_cost + apart < most * cost
     return (other, True) if is_swapped else (tile, False)
 
 
@@ -93,7 +94,7 @@ def tile_of_vectors(
     return tile
 
 
-def _cost(problem: MatmulProblem, tile: Tile) -> float:
+def _cost(problem: MatmulProblem, tile: Tile, target: Target) -> float:
     """About how many vector instructions each step takes, packing included."""
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     vectors = -(-columns // tile.columns) * tile.each[1]
@@ -109,7 +110,8 @@ def _cost(problem: MatmulProblem, tile: Tile) -> float:
         packing += _copying(problem, problem.windows, tile)
     elif not is_free:
         packing += rows / tile.unit[1] * _packing(problem.x, problem.rows, problem.steps, tile)
-    return max(products, loads) + packing
+    is_half = tile.unit[1] * problem.reduce.dtype.itemsize < target.vector_bytes
+    return (max(products, loads) + packing) * (0.5 if is_half and target.halves_vectors else 1)
 
 
 def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
