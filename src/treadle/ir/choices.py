@@ -92,6 +92,7 @@ CHOICES: dict[str, Choice] = {
         packed_rows="The rows of a product are packed once for all workers.",
         striped_packing="Rows that lie across the steps are packed for eight steps at a time.",
         window_image="Rows that are windows are read from one copy of their image.",
+        uniform_padding="All rows of a tile have the same padding, so that all of it is skipped.",
         skip_padding="A tile goes without the steps of a window beyond the image.",
         k_tiling="Workgroups go through the steps of a product in slices.",
         shared_tiles="Workgroups keep slices of both factors in shared memory.",
