@@ -81,12 +81,20 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
     alone = {loop}
     for node in body:
         if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
+            if node.op in (Op.IDIV, Op.MOD) and _is_negative(node.src, loop):
+                continue
             alone.add(node)
             if node.dtype.scalar is dtypes.bool and not _is_constant(node):
                 before = evaluate(node, {loop: np.arange(last + 1)})[:last]
                 if before.all() or not before.any():
                     found[node] = bool(before.all())
     return found
+
+
+def _is_negative(nodes: Sequence[Node], loop: Node) -> bool:
+    """Whether one of `nodes` is: machines round its quotients up, `evaluate` rounds them down."""
+    steps = {loop: np.arange(loop_size(loop))}
+    return any((evaluate(node, steps) < 0).any() for node in nodes)
 
 
 def _is_constant(node: Node) -> bool:

@@ -184,11 +184,12 @@ def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | Non
 
 
 def _overlap(results: tuple[int, int], window: tuple[int, int]) -> bool:
-    """Whether windows at `results`, (distance, count) of their places, overlap."""
+    """Whether windows at `results`, (distance, count) of their places, share pixels.
+
+    Together, they reach fewer places than there are in all windows.
+    """
     (stride, count), (dilation, size) = results, window
-    if stride == 1:
-        return dilation * (size - 1) < count
-    return dilation == 1 and stride < size
+    return stride * (count - 1) + dilation * (size - 1) + 1 < count * size
 
 
 def keep_image(
