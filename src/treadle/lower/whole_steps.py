@@ -44,9 +44,12 @@ def with_whole_steps(phase: Phase) -> Phase:
 def _cuts(program: Sequence[Node]) -> dict[Node, dict[Node, bool]]:
     """The loops to cut; for each what its conditions are in all steps but the last."""
     cuts: dict[Node, dict[Node, bool]] = {}
+    constants: set[Node] = set()
+    for node in program:
+        _note_constant(node, constants)
     for loop, body in _innermost(program):
         if has_fixed_size(loop) and 2 <= loop_size(loop) <= MOST_STEPS:
-            known = _known(loop, body)
+            known = _known(loop, body, constants)
             if any(_is_masked(node, known) for node in body):
                 cuts[loop] = known
     return cuts
@@ -72,23 +75,25 @@ def _innermost(program: Sequence[Node]) -> Iterator[tuple[Node, Sequence[Node]]]
             first = None
 
 
-def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
+def _known(loop: Node, body: Sequence[Node], constants: set[Node]) -> dict[Node, bool]:
     """Conditions on `loop` alone that are the same in all of its steps but the last."""
     found: dict[Node, bool] = {}
     last = loop_size(loop) - 1
     alone = {loop}
     for node in body:
-        if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
+        if node.op in _PLAIN and all(s in alone or s in constants for s in node.src):
             alone.add(node)
-            if node.dtype.scalar is dtypes.bool and not _is_constant(node):
+            if node.dtype.scalar is dtypes.bool and node not in constants:
                 before = evaluate(node, {loop: np.arange(last + 1)})[:last]
                 if before.all() or not before.any():
                     found[node] = bool(before.all())
     return found
 
 
-def _is_constant(node: Node) -> bool:
-    return all(n.op in _PLAIN and n.op is not Op.RANGE for n in node.toposort())
+def _note_constant(node: Node, constants: set[Node]) -> None:
+    """Add `node` to the `constants` if it is one; those of its sources are known."""
+    if node.op in _PLAIN and node.op is not Op.RANGE and constants.issuperset(node.src):
+        constants.add(node)
 
 
 def _is_masked(node: Node, known: dict[Node, bool]) -> bool:
@@ -106,7 +111,8 @@ class _Program:
     def __init__(self, program: Sequence[Node], cuts: dict[Node, dict[Node, bool]]) -> None:
         self.program, self.cuts = program, cuts
         self.new: dict[Node, Node] = {}
-        self.constants: dict[Node, None] = {}  # which all loops stand behind
+        self.constants: set[Node] = set()
+        self.moved: dict[Node, None] = {}  # constants of the loops, which all loops stand behind
         self.open: list[set[Node]] = [set()]  # what was computed, by the loops that it stands in
         self.is_inside = False  # of any loop, or behind one
 
@@ -114,8 +120,8 @@ class _Program:
         made = list(self._made())
         first = next(place for place, node in enumerate(made) if node.op is Op.RANGE)
         before = set(made[:first])
-        constants = (node for node in self.constants if node not in before)
-        return iter((*made[:first], *constants, *made[first:]))
+        moved = (node for node in self.moved if node not in before)
+        return iter((*made[:first], *moved, *made[first:]))
 
     def _made(self) -> Iterator[Node]:
         body: list[Node] | None = None
@@ -135,7 +141,8 @@ class _Program:
         *body, end = rest
         last = loop_size(loop) - 1
         whole = loop.replace(src=(bound_of(loop).like(last),))
-        self.constants.update(dict.fromkeys(whole.src))
+        self.constants.update(whole.src)
+        self.moved.update(dict.fromkeys(whole.src))
         self.new[end] = end.replace(src=(whole,))
         inside = _Copy({**self.new, loop: whole}, self.cuts[loop]).nodes(body)
         behind = _Copy({**self.new, loop: loop.like(last)}, {}).nodes(body)
@@ -149,8 +156,9 @@ class _Program:
         elif node.dtype is not dtypes.void:
             if any(node in computed for computed in self.open):
                 return
-            if self.is_inside and _is_constant(node):
-                self.constants[node] = None
+            _note_constant(node, self.constants)
+            if self.is_inside and node in self.constants:
+                self.moved[node] = None
                 return
             if node.op is Op.RANGE:
                 self.is_inside = True
