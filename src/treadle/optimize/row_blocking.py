@@ -330,7 +330,7 @@ class Blocks:
         ]
         first = Stage.of(stages[0])
         order = tuple(sorted(first.loops, key=lambda r: _depth(r, rows, columns)))
-        value = self._with_packed(first.value, steps, rows, columns, tile)
+        value = self._with_packed(first.value, steps, columns, tile)
         mapping = {n: Stage.of(n)._replace(value=value, loops=order).node() for n in stages}
         moves.root = simplify(moves.root.substitute(mapping))
 
@@ -338,7 +338,6 @@ class Blocks:
         self,
         value: Node,
         steps: tuple[Node, ...],
-        rows: Split,
         columns: Split,
         tile: Tile,
     ) -> Node:
@@ -348,7 +347,8 @@ class Blocks:
         factors = factors_of(Reduce.of(reduce).value)
         assert factors is not None
         free = free_ranges(reduce)
-        x, y = factors if free[factors[0]] & frozenset(rows.ranges) else factors[::-1]
+        # A tile of one row has no loop of rows.
+        y, x = factors if free[factors[0]] & frozenset(columns.ranges) else factors[::-1]
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
         # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.

@@ -18,6 +18,7 @@ from .plan import (
     COSTLY,
     FACTOR,
     LEAVES,
+    PRODUCT,
     STORED,
     Demand,
     Kept,
@@ -68,6 +69,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     groups = {d.group for d in demands}
     if _is_widened(node):
         return None  # better stored as it was before
+    if all(d.heavy == PRODUCT for d in demands):
+        return None  # it is larger than the factors, which are stored if they are worth it
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
     if len(demands) == 1 and _is_read_often(node, demands[0]) and _is_epilogue(node):
