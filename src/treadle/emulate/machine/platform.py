@@ -163,8 +163,8 @@ class EmulatedPlatform:
 
     def unmap(self, address: int, nbytes: int) -> None:
         with self._lock:
-            for page in range(address, address + nbytes, host_memory.PAGE):
-                self._doorbells.pop(page, None)
+            for page in [one for one in self._doorbells if address <= one < address + nbytes]:
+                del self._doorbells[page]
         host_memory.release(address, nbytes)
 
     def load32(self, address: int) -> int:

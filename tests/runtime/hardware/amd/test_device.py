@@ -1,11 +1,11 @@
-"""An AMD device on emulated GPUs of every generation, by PM4 and by AQL: memory, launches, order."""
+"""An AMD device on emulated GPUs of every generation, by PM4 and by AQL."""
 
 import gc
 
 import numpy as np
 import pytest
-
 from tests.emulate.kfd.machine import Machine, download, upload
+
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.amd import queues
@@ -211,10 +211,10 @@ def test_trimmed_memory_goes_back_to_the_driver(small):
 
 def test_too_much_memory_is_out_of_memory_and_the_device_goes_on(small):
     device = small.device()
-    with pytest.raises(OutOfMemory, match="^AMD: the GPU has 64"):
+    with pytest.raises(OutOfMemory, match=r"^AMD: the GPU has 64"):
         device.allocator.alloc(1 << 40)
     large = [device.allocator.alloc(20 << 20) for _ in range(2)]
-    with pytest.raises(OutOfMemory, match="^AMD: no memory to allocate"):
+    with pytest.raises(OutOfMemory, match=r"^AMD: no memory to allocate"):
         device.allocator.alloc(40 << 20)
     assert len(large) == 2
     data = np.arange(5, dtype=np.int32)

@@ -136,7 +136,9 @@ class AMDCallList:
                 device.wait(copy.moment)
             self._bring_up_to_date(copy)
             words = device.compute.replay(copy.words, copy.block.address + 4 * self._argument_words)
-            copy.moment = device.start(device.compute, words)
+            for start in range(0, len(words), device.compute.limit):
+                part = words[start : start + device.compute.limit]
+                copy.moment = device.start(device.compute, part)
 
     def _bring_up_to_date(self, copy: _Copy) -> None:
         for key in copy.changed:

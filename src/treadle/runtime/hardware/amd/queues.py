@@ -140,7 +140,7 @@ class QueueMaker:
 
 
 class Queue:
-    """What all queues have. `limit` is how many words one submission may have."""
+    """What all queues have. `limit` is how many words one submission may have, in whole packets."""
 
     def __init__(self, maker: QueueMaker, ring: Ring) -> None:
         self._ring, self._timeline = ring, maker.timeline
@@ -204,7 +204,7 @@ class CopyQueue(Queue):
 
 
 class ComputeQueue(Protocol):
-    """A queue that runs kernels."""
+    """A queue that runs kernels. `limit` is how many words one submission may have."""
 
     limit: int
 
