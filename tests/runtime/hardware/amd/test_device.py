@@ -1,11 +1,13 @@
 """An AMD device on emulated GPUs of every generation, by PM4 and by AQL."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
 from tests.emulate.kfd.machine import Machine, download, upload
 
+from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.amd import queues
@@ -287,3 +289,85 @@ def test_a_device_that_is_collected_leaves_no_queue(small):
     del device
     gc.collect()
     assert small.driver._queues == {}
+
+
+def test_a_list_that_is_collected_while_it_runs_keeps_its_words(machine, device):
+    seen = []
+    phase = machine.kernel(device, lambda run: seen.append(run.integers(1, 1)[0]), 1, 1)
+    for number in range(20):
+        calls = device.call_list([Launch([phase], [0], [number])] * 3)
+        calls.run()
+        del calls
+        gc.collect()
+    device.synchronize()
+    assert seen == [number for number in range(20) for _ in range(3)]
+
+
+def test_several_threads_launch_write_and_read_at_once(machine, device):
+    phase = machine.kernel(device, add_number, slots=2, variables=1)
+    wrong = []
+
+    def work(number):
+        data = np.full(COUNT, number, np.int32)
+        for _ in range(8):
+            buffer = upload(device, data)
+            device.run([Launch([phase], [buffer.argument, buffer.argument], [1])] * 3)
+            if (download(device, buffer) != number + 3).any():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+class Interrupting(EmulatedPlatform):
+    """A platform on which Ctrl-C comes at the n-th thing that is asked of it."""
+
+    left = 1 << 60
+
+    def _tick(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def store64(self, address, value):
+        self._tick()
+        super().store64(address, value)
+        self._tick()
+
+    def load64(self, address):
+        self._tick()
+        return super().load64(address)
+
+    def pause(self):
+        self._tick()
+        super().pause()
+
+
+@pytest.mark.parametrize("uses_aql", [False, True])
+def test_a_device_goes_on_after_an_interrupt_anywhere(uses_aql, monkeypatch):
+    monkeypatch.setattr("tests.emulate.kfd.machine.EmulatedPlatform", Interrupting)
+    machine = Machine("gfx1100", seed=2, uses_aql=uses_aql)
+    device = machine.device()
+    phase = machine.kernel(device, add_number, slots=2, variables=1)
+    calls = device.call_list([Launch([phase], [0, 0], [5])])
+    count = 0
+    for place in range(1, 60):
+        buffer = device.allocator.alloc(4 * COUNT)
+        machine.platform.left = place
+        try:
+            device.write(buffer, memoryview(np.zeros(COUNT, np.int32)).cast("B"))
+            device.run([Launch([phase], [buffer.argument] * 2, [1])])
+            download(device, buffer)
+        except KeyboardInterrupt:
+            count += 1
+        machine.platform.left = 1 << 60
+        device.write(buffer, memoryview(np.full(COUNT, place, np.int32)).cast("B"))
+        calls.set_arg(0, 0, buffer.argument)
+        calls.set_arg(0, 1, buffer.argument)
+        calls.run()
+        assert (download(device, buffer) == place + 5).all()
+    assert count > 10

@@ -102,6 +102,7 @@ class AMDDevice:
         self._argument_bytes = view(self._arguments.address, _ARGUMENT_BYTES)
         self._argument_room = Room(self.timeline, _ARGUMENT_BYTES)
         self._staging: list[tuple[Block, Moment | None]] = []
+        self._turn = 0  # the piece that was used last
         self.host_blocks: Blocks = BlockCache(
             lambda size: self.memory.alloc(size, Where.GTT),
             int,
@@ -155,11 +156,25 @@ class AMDDevice:
         last = self._last
         if last is not None and self._last_queue is not queue and not timeline.has_passed(last):
             after.append(timeline.value_of(last))
-        self._foreign.clear()
-        moment = timeline.next(self.timeout)
-        queue.submit(words, moment, after, self.timeout, is_timed)
-        self._last, self._last_queue = moment, queue
+        moment, before = timeline.next(self.timeout), queue.position
+        try:
+            queue.submit(words, moment, after, self.timeout, is_timed)
+        except BaseException:  # an interrupt: the work is started, or it is not
+            if queue.position != before:
+                queue.finish(moment)
+            raise
+        finally:
+            if queue.position == before:
+                timeline.give_up(moment)
+            else:
+                self._foreign.clear()
+                self._last, self._last_queue = moment, queue
         return moment
+
+    def wait_for_all(self) -> None:
+        """Returns when all that was started has ended. TimeoutError."""
+        if self._last is not None:
+            self.wait(self._last)
 
     def wait(self, moment: Moment) -> None:
         """Returns when a moment has passed. TimeoutError."""
@@ -168,8 +183,7 @@ class AMDDevice:
     def synchronize(self) -> None:
         """Returns when everything that was started has finished."""
         with self.working("wait for the GPU"):
-            if self._last is not None:
-                self.wait(self._last)
+            self.wait_for_all()
             self.failures.finished()
 
     # -- launches ---------------------------------------------------------------------------------
@@ -217,8 +231,7 @@ class AMDDevice:
             return
         wave_bytes = scratch.wave_bytes(kernel.private_bytes, 32 if kernel.is_wave32 else 64)
         if not scratch.is_enough(wave_bytes):
-            if self._last is not None:
-                self.wait(self._last)
+            self.wait_for_all()
             scratch.grow(wave_bytes)
             self.compute.use_scratch(scratch, wave_bytes)
 
@@ -237,7 +250,7 @@ class AMDDevice:
             data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
             for start in range(0, data.nbytes, _PIECE):
                 piece = data[start : start + _PIECE]
-                number, block = self._free_staging(start // _PIECE)
+                number, block = self._free_staging()
                 view(block.address, piece.nbytes)[:] = piece
                 words = self.copies.copy(buffer.argument + start, block.address, piece.nbytes)
                 self._staging[number] = block, self.start(self.copies, words)
@@ -251,7 +264,7 @@ class AMDDevice:
             under_way: list[tuple[int, int]] = []
             for start in range(0, into.nbytes, _PIECE):
                 size = min(_PIECE, into.nbytes - start)
-                number, block = self._free_staging(start // _PIECE)
+                number, block = self._free_staging()
                 words = self.copies.copy(block.address, buffer.argument + start, size)
                 self._staging[number] = block, self.start(self.copies, words)
                 under_way.append((number, start))
@@ -260,11 +273,11 @@ class AMDDevice:
             for one in under_way:
                 self._fetch(into, *one)
 
-    def _free_staging(self, count: int) -> tuple[int, Block]:
+    def _free_staging(self) -> tuple[int, Block]:
         """One of two pieces of host memory, which take turns, when no copy uses it."""
-        if len(self._staging) < 2:
+        while len(self._staging) < 2:
             self._staging.append((self.memory.alloc(_PIECE, Where.GTT), None))
-        number = count % len(self._staging)
+        self._turn = number = 1 - self._turn
         block, moment = self._staging[number]
         if moment is not None:
             self.wait(moment)

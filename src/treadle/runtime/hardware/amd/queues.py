@@ -172,6 +172,15 @@ class Queue:
         all_words += array("I", self.behind(moment, is_timed))
         self._put(all_words, moment, timeout)
 
+    @property
+    def position(self) -> int:
+        """How many words were ever put into the ring."""
+        return self._ring.position
+
+    def finish(self, moment: Moment) -> None:
+        """Goes on with a submission that was interrupted when its words were in the ring."""
+        self._ring.submit(moment)
+
     def _put(self, words: array[int], moment: Moment, timeout: float) -> None:
         ring = self._ring
         ring.make_room(len(words), timeout)
@@ -204,9 +213,13 @@ class CopyQueue(Queue):
 
 
 class ComputeQueue(Protocol):
-    """A queue that runs kernels. `limit` is how many words one submission may have."""
+    """A queue that runs kernels: a Queue that launches become words for."""
 
     limit: int
+
+    @property
+    def position(self) -> int: ...
+    def finish(self, moment: Moment) -> None: ...
 
     def launch(self, phase: Phase, scratch: Scratch) -> Words:
         """A launch as words."""
