@@ -2,7 +2,6 @@
 
 import errno
 import os
-import sys
 from array import array
 
 import pytest
@@ -11,7 +10,6 @@ from treadle.runtime.hardware import host_memory
 from treadle.runtime.hardware.platform import LinuxPlatform
 from treadle.runtime.hardware.stream import Image
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="these drivers are Linux's")
 PAGE = host_memory.PAGE
 
 

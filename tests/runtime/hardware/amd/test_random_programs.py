@@ -9,9 +9,9 @@ from random import Random
 
 import numpy as np
 import pytest
-
 from tests.emulate.kfd.machine import Machine, download
 from tests.thinning import chosen
+
 from treadle.runtime.base import Launch
 
 COUNT, STEPS = 32, 40
