@@ -4,6 +4,7 @@ from array import array
 
 import pytest
 
+from treadle.runtime.hardware.host_memory import address_of, round_up
 from treadle.runtime.hardware.platform import LinuxPlatform
 from treadle.runtime.hardware.ring import Ring, Room
 from treadle.runtime.hardware.timeline import SlotLayout, Timeline
@@ -31,11 +32,10 @@ def platform():
 
 
 @pytest.fixture
-def memory(platform):
-    address = platform.reserve(2 * PAGE, PAGE)
-    platform.map_anonymous(2 * PAGE, address)
-    yield address
-    platform.unmap(address, 2 * PAGE)
+def memory():
+    data = bytearray(3 * PAGE)
+    yield round_up(address_of(data), PAGE)
+    del data
 
 
 @pytest.fixture

@@ -158,9 +158,6 @@ class EmulatedPlatform:
                 for page in range(0, nbytes, host_memory.PAGE):
                     self._doorbells[address + page] = address, found
 
-    def map_anonymous(self, nbytes: int, address: int) -> None:
-        host_memory.map_anonymous(nbytes, address)
-
     def unmap(self, address: int, nbytes: int) -> None:
         with self._lock:
             for page in [one for one in self._doorbells if address <= one < address + nbytes]:

@@ -1,6 +1,10 @@
 """What goes wrong with an AMD GPU: one clear sentence each, and what comes after."""
 
 import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -10,6 +14,7 @@ from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.amd.kfd import KFD
 
+ROOT = Path(__file__).parents[4]
 COUNT = 16
 
 
@@ -176,3 +181,23 @@ def test_a_forked_child_is_refused():
             os._exit(0 if "before this process was forked" in str(error) else 2)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     goes_on(device)
+
+
+def test_a_program_ends_quietly_while_work_is_running():
+    code = """
+        from tests.emulate.kfd.machine import Machine, upload
+        from treadle.runtime.base import Launch
+        import numpy as np
+
+        machine = Machine("gfx1100")
+        device = machine.device()
+        phase = machine.kernel(device, lambda run: None)
+        buffer = upload(device, np.zeros(8))
+        calls = device.call_list([Launch([phase], [buffer.argument])])
+        calls.run()
+        print("done")
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr, done.returncode) == ("done\n", "", 0)
