@@ -78,6 +78,20 @@ def test_memory_of_another_gpu_is_a_page_fault(machine):
     goes_on(other)
 
 
+def test_a_gpu_goes_on_that_waits_for_one_that_has_failed(machine):
+    device, other = machine.device(0), machine.device(1)
+    phase = machine.kernel(device, copy_all, slots=2)
+    source, target = upload(device, np.zeros(COUNT, "i4")), other.allocator.alloc(4 * COUNT)
+    device.run([Launch([phase], [source.argument, 0x1234560000])])
+    assert other.copy_from(device, source, target, 4 * COUNT)
+    goes_on(other)
+    with pytest.raises(DeviceError, match=r"^AMD: a kernel used memory that is not its own"):
+        device.synchronize()
+    other.synchronize()
+    del source
+    goes_on(other)
+
+
 def test_an_illegal_instruction_is_told(machine):
     device = machine.device()
     phase = load(device, "odd", 0xBAD, 1, 0, 1, 32)

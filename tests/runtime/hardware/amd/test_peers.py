@@ -1,5 +1,8 @@
 """Several AMD GPUs: copies from one to the other, in order, without the host."""
 
+import gc
+import threading
+
 import numpy as np
 import pytest
 from tests.emulate.kfd.machine import Machine, download, upload
@@ -49,6 +52,43 @@ def test_a_copy_goes_around_through_all_queues(machine):
         devices[here].run([Launch([phases[here]], [buffers[here].argument] * 2)])
         assert devices[there].copy_from(devices[here], buffers[here], buffers[there], 4 * COUNT)
     assert (download(devices[0], buffers[0]) == np.arange(COUNT) + 6).all()
+
+
+def test_memory_that_is_freed_behind_a_copy_waits_for_it(machine):
+    first, second = machine.device(0), machine.device(1)
+    target = second.allocator.alloc(4 * COUNT)
+    second.synchronize()
+    source = upload(first, np.arange(COUNT, dtype=np.int32))
+    first.synchronize()
+    machine.platform.scheduler.is_paused = True  # so that the copy has not begun
+    assert second.copy_from(first, source, target, source.nbytes)
+    machine.platform.scheduler.is_paused = False
+    del source
+    gc.collect()
+    assert first.allocator.trim() > 0
+    assert (download(second, target) == np.arange(COUNT)).all()
+
+
+def test_threads_copy_in_both_directions(machine):
+    devices = [machine.device(0), machine.device(1)]
+    buffers = [upload(device, np.arange(COUNT, dtype=np.int32)) for device in devices]
+    others = [device.allocator.alloc(4 * COUNT) for device in devices]
+    failures = []
+
+    def copy(here):
+        there = 1 - here
+        for _ in range(20):
+            devices[there].copy_from(devices[here], buffers[here], others[there], 4 * COUNT)
+            if (download(devices[there], others[there]) != np.arange(COUNT)).any():
+                failures.append(here)
+
+    threads = [threading.Thread(target=copy, args=(here,)) for here in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert not any(thread.is_alive() for thread in threads)
+    assert failures == []
 
 
 def test_a_copy_on_one_device_is_one_too(machine):

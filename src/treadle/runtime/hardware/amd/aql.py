@@ -54,6 +54,6 @@ def barrier(signals: list[int]) -> array[int]:
         raise ValueError(f"a barrier waits for at most {MOST_DEPENDENCIES} signals")
     packet = BARRIER_PACKET.pack(
         header=_BARRIER_AND | _BARRIER_BIT | _SYSTEM_SCOPE,
-        dependencies=signals + [0] * (MOST_DEPENDENCIES - len(signals)),
+        dependencies=signals,
     )
     return _words(packet)

@@ -112,6 +112,7 @@ class AMDDevice:
         self._last: Moment | None = None
         self._last_queue: object = None
         self._foreign: list[tuple[AMDDevice, Moment]] = []  # of other devices, to wait for next
+        self._awaited: list[tuple[AMDDevice, Moment]] = []  # that queues wait for
 
     def _prepare_events(self) -> None:
         """The page by which all GPUs interrupt, made by the first that is opened."""
@@ -137,6 +138,9 @@ class AMDDevice:
     def _sleep(self, nanoseconds: int) -> None:
         self.kfd.sleep(nanoseconds)
         self.failures.check()
+        for other, moment in self._awaited:
+            if other.failures.lost is not None:
+                other.timeline.give_up(moment)  # so that this device goes on
 
     # -- work -------------------------------------------------------------------------------------
 
@@ -167,14 +171,23 @@ class AMDDevice:
             if queue.position == before:
                 timeline.give_up(moment)
             else:
-                self._foreign.clear()
+                self._await_others()
                 self._last, self._last_queue = moment, queue
         return moment
 
+    def _await_others(self) -> None:
+        """The moments of others are waited for by a queue now."""
+        waiting = [pair for pair in self._awaited if not pair[0].timeline.has_passed(pair[1])]
+        self._awaited = waiting + self._foreign
+        self._foreign = []
+
     def wait_for_all(self) -> None:
-        """Returns when all that was started has ended. TimeoutError."""
+        """Returns when all that was started has ended, and what others copy. TimeoutError."""
         if self._last is not None:
             self.wait(self._last)
+        for other, moment in self._foreign:
+            if other.failures.lost is None:
+                other.wait(moment)
 
     def wait(self, moment: Moment) -> None:
         """Returns when a moment has passed. TimeoutError."""
@@ -300,7 +313,8 @@ class AMDDevice:
             return False
         if other is not self and other.node.number not in self.node.peers:
             return False
-        with other.working("send a buffer"), self.working("receive a buffer"):
+        first, second = sorted((self, other), key=lambda one: one.index)  # for all threads alike
+        with first.working("copy a buffer"), second.working("copy a buffer"):
             source.block.memory.map_to(source.block, self.node)
             if other is not self and other._last is not None:
                 self._foreign.append((other, other._last))
