@@ -371,3 +371,27 @@ def test_a_device_goes_on_after_an_interrupt_anywhere(uses_aql, monkeypatch):
         calls.run()
         assert (download(device, buffer) == place + 5).all()
     assert count > 10
+
+
+def pages_of_this_process():
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        return sum(1 for _ in file)
+
+
+def test_machines_that_are_collected_leave_no_memory_in_this_process():
+    def use():
+        machine = Machine("gfx1100", "gfx90a")
+        for index in range(2):
+            device = machine.device(index)
+            phase = machine.kernel(device, lambda run: None)
+            device.call_list([Launch([phase], [0])]).run()
+            upload(device, np.zeros(COUNT))
+            device.synchronize()
+
+    use()
+    gc.collect()
+    before = pages_of_this_process()
+    for _ in range(10):
+        use()
+        gc.collect()
+    assert pages_of_this_process() <= before + 10

@@ -64,8 +64,10 @@ class Block:
         """The driver's name of it."""
         return self.pages.handle
 
-    def __del__(self) -> None:
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         self.memory.returned.append(self.pages)
+        if self.memory.is_dead and not exiting():
+            self.memory.collect()  # both are of one cycle, and nobody asks for more
 
 
 class GPUMemory:
@@ -74,9 +76,11 @@ class GPUMemory:
     def __init__(self, kfd: KFD, node: Node) -> None:
         self._kfd, self._node = kfd, node
         self.returned: deque[_Pages] = deque()
+        self.is_dead = False
         self._render = kfd.acquire(node)
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.is_dead = True
         if not exiting():
             self.collect()
 

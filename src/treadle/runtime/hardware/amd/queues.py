@@ -54,9 +54,13 @@ class QueueMaker:
         self._blocks: list[object] = []  # what queues use as long as there are any
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        for number in () if exiting() else self._queues:
+        if exiting():
+            return
+        for number in self._queues:
             with contextlib.suppress(KFDError):
                 self.kfd.call("destroy_queue", queue_id=number)
+        if self._doorbells is not None:
+            self.kfd.platform.unmap(self._doorbells, _DOORBELL_BYTES)
 
     def make(self, kind: QueueType, unit: int, offset: int = 0) -> tuple[Ring, int]:
         """A queue's ring, and the address of its pointers, an amd_queue_t."""
