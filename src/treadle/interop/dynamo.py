@@ -16,7 +16,7 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import torch
 from functorch.compile import make_boxed_func
@@ -57,6 +57,8 @@ ONLY_IF: dict[object, Callable[[torch.fx.Node], bool]] = {
 
 # So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
 _SIZES = 8
+
+_Values: TypeAlias = Mapping[torch.fx.Node, Any]  # tensors, numbers, or several of them
 
 
 class _Known(OperatorSupportBase):
@@ -150,7 +152,7 @@ class _Part(torch.nn.Module):
         shown = tuple(self._shown(node, values) for node in self._results)
         return shown if self._is_tuple else shown[0]
 
-    def _shown(self, node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+    def _shown(self, node: torch.fx.Node, values: _Values) -> Any:
         """A result: one of `values`, or a view of one."""
         if node in values:
             return values[node]
@@ -239,7 +241,7 @@ class _View(NamedTuple):
         return base.as_strided(self.shape, self.steps, base.storage_offset() + self.offset)
 
 
-def _moved(node: torch.fx.Node, values: Mapping[torch.fx.Node, Any]) -> Any:
+def _moved(node: torch.fx.Node, values: _Values) -> Any:
     """A chain of views, down to one of `values`, in PyTorch."""
     if node in values:
         return values[node]

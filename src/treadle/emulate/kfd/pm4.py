@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from treadle.emulate.kfd import tables
 from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
@@ -84,7 +83,7 @@ class PM4Queue(WordQueue):
             raise KernelFault(f"PM4 opcode {word >> 8 & 0xFF:#x} ({name}) is not emulated")
         return found
 
-    def _decoded(self, name: str, words: Sequence[int]) -> dict[str, Any]:
+    def _decoded(self, name: str, words: Sequence[int]) -> dict[str, int]:
         return self._packets.decode(name, words)
 
     # -- registers --------------------------------------------------------------------------------

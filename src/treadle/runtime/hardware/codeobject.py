@@ -14,12 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias, cast
+from typing import NamedTuple, TypeAlias, cast
 
 from treadle.errors import InternalError
 
 from .elf import ABSOLUTE, UNDEFINED, Object, Relocation, Section, Symbol, read_object
 from .messagepack import unpacked
+from .structs import Value
 
 __all__ = ["Argument", "Descriptor", "Image", "KernelCode", "link"]
 
@@ -196,7 +197,7 @@ def _relocate(data: bytearray, at: int, relocation: Relocation, places: dict[int
     struct.pack_into(field.form, data, at, field.part(distance))
 
 
-_Record: TypeAlias = "dict[str, Any]"  # of a kernel, or of all, as the ABI names its fields
+_Record: TypeAlias = "dict[str, Value]"  # of a kernel, or of all, as the ABI names its fields
 
 # -- kernels --------------------------------------------------------------------------------------
 
