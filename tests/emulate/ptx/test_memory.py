@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from treadle.emulate.cuda import EmulatedDriver
-from treadle.emulate.ptx import execute
+from treadle.emulate.ptx.front_end import PTX
+from treadle.emulate.simt import execute
+from treadle.emulate.simt.support import support_symbols
 from treadle.runtime.cuda.driver import DriverError
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
@@ -287,7 +289,7 @@ def test_writes_of_vectors_are_compared_word_by_word(gpu):
 
 
 def test_a_kernel_that_never_ends_is_stopped(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 20)
+    monkeypatch.setattr("treadle.emulate.simt.execute.TURNS", 20)
     with pytest.raises(DriverError, match="does not end") as caught:
         gpu.launch(kernel("A: bra A;"), "k", 1, 32, np.zeros(1, "u4"))
     assert caught.value.code == "CUDA_ERROR_LAUNCH_TIMEOUT"
@@ -314,4 +316,4 @@ def test_a_kernel_imports_no_function_that_it_does_not_call(run, monkeypatch):
     numbers = np.arange(32, dtype=np.int32)
     found = run("add.s32 %d, %a, %b;", numbers, numbers, out=np.int32)
     np.testing.assert_array_equal(found, 2 * numbers)
-    assert 0 < len(imported[-1]) < len(execute.SUPPORT_SYMBOLS) // 4
+    assert 0 < len(imported[-1]) < len(support_symbols(PTX)) // 4

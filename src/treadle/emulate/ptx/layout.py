@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from treadle.emulate.ptx.machine import LANES, WARP_REGISTERS
+from treadle.emulate.ptx.machine import LANES, MACHINE
 from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Symbol
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Layout:
         crossing: dict[str, None] = {}
         for block in self.flow.blocks:
             crossing |= dict.fromkeys(sorted(block.live_in))
-        slots, at = {}, WARP_REGISTERS
+        slots, at = {}, MACHINE.warp_bytes
         for name in crossing:
             slots[name] = at
             bits = WIDTHS[self.registers[name]]
@@ -189,10 +189,10 @@ def _shared_size(e: _Code) -> tuple[str, int]:
 _SPECIAL = {
     **{f"%tid.{axis}": _lane_vector(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _of_launch(f"block_{axis}") for axis in "xyz"},
-    **{f"%ctaid.{axis}": _of_block(f"ctaid_{axis}") for axis in "xyz"},
+    **{f"%ctaid.{axis}": _of_block(f"index_{axis}") for axis in "xyz"},
     **{f"%nctaid.{axis}": _of_launch(f"grid_{axis}") for axis in "xyz"},
     # Without clusters each block is a cluster of its own.
-    **{f"%clusterid.{axis}": _of_block(f"ctaid_{axis}") for axis in "xyz"},
+    **{f"%clusterid.{axis}": _of_block(f"index_{axis}") for axis in "xyz"},
     **{f"%nclusterid.{axis}": _of_launch(f"grid_{axis}") for axis in "xyz"},
     **{f"%cluster_ctaid.{axis}": _constant(0) for axis in "xyz"},
     **{f"%cluster_nctaid.{axis}": _constant(1) for axis in "xyz"},

@@ -1,36 +1,38 @@
 """Running the blocks of a grid: warps in turn, barriers between them, as LLVM IR.
 
 A translated kernel runs one warp until its threads have exited, all wait, or its turn is over.
-`treadle_ptx_run` gives each warp of a block its turns and takes the next block when one is done;
+`treadle_simt_run` gives each warp of a block its turns and takes the next block when one is done;
 any number of host threads may be in it. Threads that have exited no longer count at a barrier,
 as on hardware. When nobody can go on, that is a deadlock and reported as one.
 """
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.global_rows import stamp_epoch
-from treadle.emulate.ptx.machine import BLOCK, SLICE, WARP, Fault
+from typing import TYPE_CHECKING
+
+from treadle.emulate.simt.code import LANES, Code
+from treadle.emulate.simt.global_rows import stamp_epoch
+from treadle.emulate.simt.machine import BARRIERS, SLICE, Fault
+
+if TYPE_CHECKING:
+    from treadle.emulate.simt.front_end import FrontEnd
+    from treadle.emulate.simt.machine import Machine
 
 __all__ = ["BARRIER_SYMBOLS", "barrier_functions"]
 
 BARRIER_SYMBOLS = (
-    "treadle_ptx_arrive", "treadle_ptx_exit", "treadle_ptx_fence", "treadle_ptx_warp_sync",
-    "treadle_ptx_run",
+    "treadle_simt_arrive", "treadle_simt_exit", "treadle_simt_fence", "treadle_simt_warp_sync",
+    "treadle_simt_run",
 )  # fmt: skip
-_BARRIERS = 16
 
 
-def barrier_functions() -> list[str]:
+def barrier_functions(front: FrontEnd) -> list[str]:
     """The definitions; of BARRIER_SYMBOLS the last is for Python, the others for kernels."""
+    m = front.machine
     return [
-        _arrive(), _complete(), _exit(), _fence(), _warp_sync(), _start_block(), _turns(), _run()
+        _arrive(m), _complete(m), _exit(m), _fence(m), _warp_sync(m), _start_block(front),
+        _turns(m), _run(m),
     ]  # fmt: skip
-
-
-def _slot(code: Code, record: str, table: dict[str, int], name: str, index: str) -> str:
-    base = code.at(f"%{record}", table[name])
-    return code.at(base, code.op(f"zext i32 {index} to i64"), 4)
 
 
 def _add(code: Code, place: str, value: str) -> str:
@@ -40,57 +42,47 @@ def _add(code: Code, place: str, value: str) -> str:
 
 
 def _warp_at(code: Code, index: str) -> str:
-    wide = code.op(f"zext i32 {index} to i64")
-    offset = code.op(f"mul i64 {wide}, {code.load('block', 'warp_bytes', 64)}")
+    offset = code.op(f"mul i64 {code.wide(index)}, {code.load('block', 'warp_bytes', 64)}")
     return code.at(code.pointer("block", "warps"), offset)
 
 
-def _report(code: Code, kind: Fault, line: str, address: str, extra: str) -> None:
-    code.do(
-        f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 {line}, i32 0, "
-        f"i64 {address}, i32 0, i64 {extra})"
-    )
-
-
-def _arrive() -> str:
+def _arrive(m: Machine) -> str:
     """Threads of a mask arrive at a barrier; `%wait` is 0, 1, or 2 where warps may be diverged."""
     code = Code(
-        "void", "treadle_ptx_arrive",
-        "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %id, i32 %count, i32 %wait, i32 %votes",
+        m, "void", "treadle_simt_arrive",
+        f"{LANES}, i32 %id, i32 %count, i32 %wait, MASK %votes",
         "noinline",
     )  # fmt: skip
 
     def out_of_range() -> None:
-        _report(code, Fault.BAD_BARRIER, "%line", code.op("zext i32 %id to i64"), "0")
+        code.report(Fault.BAD_BARRIER, "0", code.wide("%id"), "0")
         code.leave("ret void")
 
-    code.when(code.op(f"icmp uge i32 %id, {_BARRIERS}"), out_of_range)
-    arrived = code.op("call i32 @llvm.ctpop.i32(i32 %mask)")
-    _add(code, _slot(code, "block", BLOCK, "arrived", "%id"), arrived)
-    yes = code.op("call i32 @llvm.ctpop.i32(i32 %votes)")
-    _add(code, _slot(code, "block", BLOCK, "voted", "%id"), yes)
-    expected = _slot(code, "block", BLOCK, "expected", "%id")
+    code.when(code.op(f"icmp uge i32 %id, {BARRIERS}"), out_of_range)
+    _add(code, code.slot("block", "arrived", "%id"), code.count_lanes("%mask"))
+    _add(code, code.slot("block", "voted", "%id"), code.count_lanes("%votes"))
+    expected = code.slot("block", "expected", "%id")
     code.do(f"store i32 %count, ptr {expected}")
 
     def wait() -> None:
-        mine = _slot(code, "warp", WARP, "barriers", "%id")
+        mine = code.slot("warp", "barriers", "%id", m.width)
         for place in (mine, code.field("warp", "waiting")):
-            now = code.op(f"load i32, ptr {place}")
-            code.do(f"store i32 {code.op(f'or i32 {now}, %mask')}, ptr {place}")
+            now = code.op(f"load MASK, ptr {place}")
+            code.do(f"store MASK {code.op(f'or MASK {now}, %mask')}, ptr {place}")
 
     code.when(code.op("icmp ne i32 %wait, 0"), wait)
-    loose = _slot(code, "block", BLOCK, "loose", "%id")
+    loose = code.slot("block", "loose", "%id")
     code.when(code.op("icmp eq i32 %wait, 2"), lambda: code.do(f"store i32 1, ptr {loose}"))
-    code.op("call i1 @complete(ptr %block, ptr %warp, i32 %id, i32 %line)")
+    code.op("call i1 @complete(ptr %block, ptr %warp, i32 %id, i32 %site)")
     code.do("ret void")
     return code.text
 
 
-def _complete() -> str:
+def _complete(m: Machine) -> str:
     """Lets the threads at a barrier go on if all have arrived; says whether they do."""
-    code = Code("i1", "complete", "ptr %block, ptr %warp, i32 %id, i32 %line", "noinline")
+    code = Code(m, "i1", "complete", "ptr %block, ptr %warp, i32 %id, i32 %site", "noinline")
     places = {
-        name: _slot(code, "block", BLOCK, name, "%id")
+        name: code.slot("block", name, "%id")
         for name in ("arrived", "expected", "voted", "last_voted", "last_arrived", "loose")
     }
     arrived = code.op(f"load i32, ptr {places['arrived']}")
@@ -110,90 +102,86 @@ def _complete() -> str:
 
     def release(index: str) -> None:
         other = _warp_at(code, index)
-        base = code.at(other, WARP["barriers"])
-        place = code.at(base, code.op("zext i32 %id to i64"), 4)
-        here = code.op(f"load i32, ptr {place}")
-        code.do(f"store i32 0, ptr {place}")
-        waiting = code.at(other, WARP["waiting"])
-        rest = code.op(f"and i32 {code.op(f'load i32, ptr {waiting}')}, "
-                       f"{code.op(f'xor i32 {here}, -1')}")  # fmt: skip
-        code.do(f"store i32 {rest}, ptr {waiting}")
-        code.when(
-            code.op(f"and i1 {strict}, {code.op(f'icmp ne i32 {here}, 0')}"),
-            lambda: together(other, here, index),
-        )
+        base = code.at(other, m.warp["barriers"])
+        place = code.at(base, code.op(f"mul i64 {code.wide('%id')}, {m.width // 8}"))
+        here = code.op(f"load MASK, ptr {place}")
+        code.do(f"store MASK 0, ptr {place}")
+        waiting = code.at(other, m.warp["waiting"])
+        rest = code.without(code.op(f"load MASK, ptr {waiting}"), here)
+        code.do(f"store MASK {rest}, ptr {waiting}")
+        if m.has_lane_counters:
+            code.when(
+                code.op(f"and i1 {strict}, {code.op(f'icmp ne MASK {here}, 0')}"),
+                lambda: together(other, here, index),
+            )
 
     def together(other: str, here: str, index: str) -> None:
         """Threads of one warp that wait at several places are a diverged barrier."""
-        pcs = code.op(f"load <32 x i32>, ptr {code.at(other, WARP['pc'])}, align 64")
-        lanes = code.op(f"bitcast i32 {here} to <32 x i1>")
-        low = code.op(f"select <32 x i1> {lanes}, <32 x i32> {pcs}, <32 x i32> splat (i32 -1)")
-        high = code.op(f"select <32 x i1> {lanes}, <32 x i32> {pcs}, <32 x i32> zeroinitializer")
-        least = code.op(f"call i32 @llvm.vector.reduce.umin.v32i32(<32 x i32> {low})")
-        most = code.op(f"call i32 @llvm.vector.reduce.umax.v32i32(<32 x i32> {high})")
-        where = code.op("zext i32 %id to i64")
+        pcs = code.op(f"load <W x i32>, ptr {code.at(other, m.warp['pc'])}, align 64")
+        lanes = code.op(f"bitcast MASK {here} to <W x i1>")
+        low = code.op(f"select <W x i1> {lanes}, <W x i32> {pcs}, <W x i32> splat (i32 -1)")
+        high = code.op(f"select <W x i1> {lanes}, <W x i32> {pcs}, <W x i32> zeroinitializer")
+        least = code.op(f"call i32 @llvm.vector.reduce.umin.vWi32(<W x i32> {low})")
+        most = code.op(f"call i32 @llvm.vector.reduce.umax.vWi32(<W x i32> {high})")
         code.when(
             code.op(f"icmp ne i32 {least}, {most}"),
-            lambda: _report(code, Fault.DIVERGED_BARRIER, "%line", where,
-                            code.op(f"zext i32 {index} to i64")),
-        )  # fmt: skip
+            lambda: code.report(
+                Fault.DIVERGED_BARRIER, "0", code.wide("%id"), "0", code.as_extra(index, "i32")
+            ),
+        )
 
     code.count(code.load("block", "warp_count"), release)
-    code.do("call void @treadle_ptx_fence(ptr %block)")
+    code.do("call void @treadle_simt_fence(ptr %block)")
     code.do("ret i1 true")
-    return _UMIN + code.text
+    return code.text
 
 
-_UMIN = """declare i32 @llvm.vector.reduce.umin.v32i32(<32 x i32>)
-declare i32 @llvm.vector.reduce.umax.v32i32(<32 x i32>)
-"""
-
-
-def _exit() -> str:
+def _exit(m: Machine) -> str:
     """Threads of a mask are done."""
-    code = Code("void", "treadle_ptx_exit", "ptr %block, ptr %warp, i32 %mask", "noinline")
-    rest = code.op(f"and i32 {code.load('warp', 'live')}, {code.op('xor i32 %mask, -1')}")
-    code.save("warp", "live", rest)
+    code = Code(m, "void", "treadle_simt_exit", "ptr %block, ptr %warp, MASK %mask", "noinline")
+    rest = code.without(code.load("warp", "live", m.width), "%mask")
+    code.save("warp", "live", rest, m.width)
     # Who waited for them to arrive at an instruction of the warp looks again.
-    code.save("warp", "held", "0")
-    count = code.op("call i32 @llvm.ctpop.i32(i32 %mask)")
+    code.save("warp", "held", "0", m.width)
+    count = code.count_lanes("%mask")
     code.save("block", "live", code.op(f"sub i32 {code.load('block', 'live')}, {count}"))
     code.do("ret void")
     return code.text
 
 
-def _fence() -> str:
+def _fence(m: Machine) -> str:
     """What the block did to shared memory so far is ordered before what it does from now on."""
-    code = Code("void", "treadle_ptx_fence", "ptr %block", "noinline")
+    code = Code(m, "void", "treadle_simt_fence", "ptr %block", "noinline")
     code.save("block", "barrier_stamp", code.load("block", "stamp"))
     code.do("call void @tick(ptr %block)")
     code.do("ret void")
     return code.text
 
 
-def _warp_sync() -> str:
+def _warp_sync(m: Machine) -> str:
     """The same for the threads of one warp among themselves."""
-    code = Code("void", "treadle_ptx_warp_sync", "ptr %block, ptr %warp", "noinline")
-    place = _slot(code, "block", BLOCK, "warp_stamps", code.load("warp", "number"))
+    code = Code(m, "void", "treadle_simt_warp_sync", "ptr %block, ptr %warp", "noinline")
+    place = code.slot("block", "warp_stamps", code.load("warp", "number"))
     code.do(f"store i32 {code.load('block', 'stamp')}, ptr {place}")
     code.do("call void @tick(ptr %block)")
     code.do("ret void")
     return code.text
 
 
-def _start_block() -> str:
+def _start_block(front: FrontEnd) -> str:
     """Makes the records those of a fresh block; shared memory is filled with 0xFF."""
-    code = Code("void", "start_block", "ptr %launch, ptr %block, i64 %number", "noinline")
+    m = front.machine
+    code = Code(m, "void", "start_block", "ptr %launch, ptr %block, i64 %number", "noinline")
     code.save("block", "number", "%number", 64)
-    x = code.op(f"zext i32 {code.load('launch', 'grid_x')} to i64")
-    y = code.op(f"zext i32 {code.load('launch', 'grid_y')} to i64")
+    x = code.wide(code.load("launch", "grid_x"))
+    y = code.wide(code.load("launch", "grid_y"))
     rows = code.op(f"udiv i64 %number, {x}")
     for axis, value in (
         ("x", code.op(f"urem i64 %number, {x}")),
         ("y", code.op(f"urem i64 {rows}, {y}")),
         ("z", code.op(f"udiv i64 {rows}, {y}")),
     ):
-        code.save("block", f"ctaid_{axis}", code.op(f"trunc i64 {value} to i32"))
+        code.save("block", f"index_{axis}", code.op(f"trunc i64 {value} to i32"))
     threads = code.load("block", "threads")
     code.save("block", "live", threads)
     code.save("block", "turns", code.load("launch", "limit", 64), 64)
@@ -217,42 +205,47 @@ def _start_block() -> str:
     def start_warp(index: str) -> None:
         code.do("; one warp")
         warp = _warp_at(code, index)
-        left = code.op(f"sub i32 {threads}, {code.op(f'shl i32 {index}, 5')}")
-        part = code.op(f"sub i32 {code.op(f'shl i32 1, {left}')}, 1")
-        full = code.op(f"icmp uge i32 {left}, 32")
-        live = code.op(f"select i1 {full}, i32 -1, i32 {part}")
+        left = code.op(f"sub i32 {threads}, {code.op(f'shl i32 {index}, {m.shift}')}")
+        full = code.op(f"icmp uge i32 {left}, {m.width}")
+        some = code.op(f"select i1 {full}, i32 0, i32 {left}")
+        part = code.op(f"sub MASK {code.lane_bit(some)}, 1")
+        live = code.op(f"select i1 {full}, MASK -1, MASK {part}")
         code.do(
-            f"call void @llvm.memset.p0.i64(ptr {code.at(warp, WARP['barriers'])}, i8 0, "
-            f"i64 {WARP['pc'] + 128 - WARP['barriers']}, i1 false)"
+            f"call void @llvm.memset.p0.i64(ptr {code.at(warp, m.warp['barriers'])}, i8 0, "
+            f"i64 {m.zeroed_bytes}, i1 false)"
         )
-        for name, value in (
-            ("live", live), ("waiting", "0"), ("held", "0"), ("slice", str(SLICE)),
-            ("number", index), ("flip", "0"),
-        ):  # fmt: skip
-            code.do(f"store i32 {value}, ptr {code.at(warp, WARP[name])}")
+        masks = {"live": live, "waiting": "0", "held": "0"}
+        if not m.has_lane_counters:
+            masks["exec"] = live
+        for name, value in masks.items():
+            code.do(f"store MASK {value}, ptr {code.at(warp, m.warp[name])}")
+        for name, value in (("slice", str(SLICE)), ("number", index), ("flip", "0")):
+            code.do(f"store i32 {value}, ptr {code.at(warp, m.warp[name])}")
+        front.start_warp(code, warp)
 
+    front.start_block(code)
     code.count(code.load("block", "warp_count"), start_warp)
     code.do("ret void")
     return code.text
 
 
-def _turns() -> str:
+def _turns(m: Machine) -> str:
     """Gives the warps of a block their turns until all threads have exited or a fault is found."""
-    code = Code("void", "take_turns", "ptr %launch, ptr %block, ptr %kernel", "noinline")
+    code = Code(m, "void", "take_turns", "ptr %launch, ptr %block, ptr %kernel", "noinline")
     alive, moved = code.variable("i32", "1"), code.variable("i32", "0")
     count = code.load("block", "warp_count")
 
     def turn(index: str) -> None:
         warp = _warp_at(code, index)
-        live = code.op(f"load i32, ptr {code.at(warp, WARP['live'])}")
-        waiting = code.op(f"load i32, ptr {code.at(warp, WARP['waiting'])}")
-        held = code.op(f"load i32, ptr {code.at(warp, WARP['held'])}")
-        stuck = code.op(f"xor i32 {code.op(f'or i32 {waiting}, {held}')}, -1")
-        ready = code.op(f"and i32 {live}, {stuck}")
+        live, waiting, held = (
+            code.op(f"load MASK, ptr {code.at(warp, m.warp[name])}")
+            for name in ("live", "waiting", "held")
+        )
+        ready = code.without(live, code.op(f"or MASK {waiting}, {held}"))
 
         def run() -> None:
             code.set(moved, "1")
-            code.do(f"store i32 {SLICE}, ptr {code.at(warp, WARP['slice'])}")
+            code.do(f"store i32 {SLICE}, ptr {code.at(warp, m.warp['slice'])}")
             code.do(f"call void %kernel(ptr %block, ptr {warp})")
             fault = code.load("launch", "fault")
             code.when(code.op(f"icmp ne i32 {fault}, 0"), lambda: code.leave("ret void"))
@@ -260,15 +253,13 @@ def _turns() -> str:
             code.save("block", "turns", left, 64)
             code.when(code.op(f"icmp eq i64 {left}, 0"), lambda: runaway(warp))
 
-        code.when(code.op(f"icmp ne i32 {ready}, 0"), run)
-        now = code.op(f"load i32, ptr {code.at(warp, WARP['live'])}")
-        code.when(code.op(f"icmp ne i32 {now}, 0"), lambda: code.set(alive, "1"))
+        code.when(code.op(f"icmp ne MASK {ready}, 0"), run)
+        now = code.op(f"load MASK, ptr {code.at(warp, m.warp['live'])}")
+        code.when(code.op(f"icmp ne MASK {now}, 0"), lambda: code.set(alive, "1"))
 
     def runaway(warp: str) -> None:
-        code.do(
-            f"call void @treadle_ptx_fault(ptr %block, ptr {warp}, i32 {int(Fault.RUNAWAY)}, "
-            f"i32 0, i32 0, i64 0, i32 0, i64 {code.load('launch', 'limit', 64)})"
-        )
+        limit = code.as_extra(code.load("launch", "limit", 64))
+        code.report(Fault.RUNAWAY, "0", "0", "0", limit, site="0", warp=warp)
         code.leave("ret void")
 
     def round() -> None:
@@ -288,28 +279,24 @@ def _turns() -> str:
             gone = code.op(f"call i1 @complete(ptr %block, ptr {first}, i32 {id}, i32 0)")
             code.when(gone, lambda: code.set(released, "1"))
 
-        code.count(str(_BARRIERS), attempt)
+        code.count(str(BARRIERS), attempt)
         stuck = code.op(f"icmp eq i32 {code.get(released)}, 0")
         code.when(stuck, deadlock)
 
     def deadlock() -> None:
         def look(index: str) -> None:
             warp = _warp_at(code, index)
-            held = code.op(f"load i32, ptr {code.at(warp, WARP['held'])}")
-            wide = code.op(f"zext i32 {held} to i64")
-            code.when(
-                code.op(f"icmp ne i32 {held}, 0"),
-                lambda: code.do(
-                    f"call void @treadle_ptx_fault(ptr %block, ptr {warp}, "
-                    f"i32 {int(Fault.WARP_DEADLOCK)}, i32 0, i32 0, i64 0, i32 0, i64 {wide})"
-                ),
-            )
+            held = code.op(f"load MASK, ptr {code.at(warp, m.warp['held'])}")
+
+            def tell() -> None:
+                lanes = code.as_extra(held, "MASK")
+                code.report(Fault.WARP_DEADLOCK, "0", "0", "0", lanes, site="0", warp=warp)
+
+            code.when(code.op(f"icmp ne MASK {held}, 0"), tell)
 
         code.count(count, look)
-        code.do(
-            f"call void @treadle_ptx_fault(ptr %block, ptr {code.pointer('block', 'warps')}, "
-            f"i32 {int(Fault.DEADLOCK)}, i32 0, i32 0, i64 0, i32 0, i64 0)"
-        )
+        first = code.pointer("block", "warps")
+        code.report(Fault.DEADLOCK, "0", "0", "0", site="0", warp=first)
         code.leave("ret void")
 
     code.loop(lambda: code.op(f"icmp ne i32 {code.get(alive)}, 0"), round)
@@ -317,9 +304,9 @@ def _turns() -> str:
     return code.text
 
 
-def _run() -> str:
+def _run(m: Machine) -> str:
     """Runs blocks of the grid, the next that nobody has, until none is left or one faults."""
-    code = Code("void", "treadle_ptx_run", "ptr %launch, ptr %block, ptr %kernel")
+    code = Code(m, "void", "treadle_simt_run", "ptr %launch, ptr %block, ptr %kernel")
     blocks = code.load("launch", "blocks", 64)
     next = code.field("launch", "next")
 
