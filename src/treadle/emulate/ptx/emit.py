@@ -26,6 +26,7 @@ from treadle.emulate.ptx.syntax import (
     Symbol,
 )
 from treadle.emulate.simt import emit
+from treadle.emulate.simt.registers import Registers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -113,8 +114,7 @@ class Emitter(emit.Emitter):
     def __init__(self, layout: Layout) -> None:
         super().__init__(MACHINE)
         self.layout = layout
-        self._known: dict[str, str] = {}
-        self._changed: dict[str, None] = {}
+        self.registers = Registers(self, layout.places)
         self.block_mask = self.block_mask_bits = ""  # lanes that run this block
         self.guard: str | None = None
         self.carry: str | None = None
@@ -139,8 +139,7 @@ class Emitter(emit.Emitter):
 
     def enter(self, mask: str, mask_bits: str) -> None:
         """The start of a block that these lanes run."""
-        self._known.clear()
-        self._changed.clear()
+        self.registers.enter()
         self.carry = None
         self.block_mask, self.block_mask_bits = mask, mask_bits
         self.mask, self.mask_bits, self.guard = self.block_mask, mask_bits, None
@@ -158,29 +157,7 @@ class Emitter(emit.Emitter):
 
     def leave(self, live: frozenset[str]) -> None:
         """Stores what other blocks need of what this one wrote."""
-        for name in self._changed:
-            if name not in live:
-                continue
-            kind = self.layout.registers[name]
-            place = self._slot(name)
-            if kind == "pred":
-                bits = self.op(f"bitcast {lanes(1)} {self._known[name]} to i32")
-                mine = self.op(f"and i32 {bits}, {self.block_mask_bits}")
-                others = self.op(f"xor i32 {self.block_mask_bits}, -1")
-                kept = self.op(f"and i32 {self.op(f'load i32, ptr {place}')}, {others}")
-                self.do(f"store i32 {self.op(f'or i32 {mine}, {kept}')}, ptr {place}")
-            else:
-                shape = lanes(WIDTHS[kind])
-                before = self.op(f"load {shape}, ptr {place}, align 64")
-                value = self.op(
-                    f"select {lanes(1)} {self.block_mask}, {shape} {self._known[name]}, "
-                    f"{shape} {before}"
-                )
-                self.do(f"store {shape} {value}, ptr {place}, align 64")
-        self._changed.clear()
-
-    def _slot(self, name: str) -> str:
-        return self.op(f"getelementptr i8, ptr %warp, i64 {self.layout.slots[name]}")
+        self.registers.leave(live, self.block_mask, self.block_mask_bits)
 
     # -- registers
 
@@ -216,19 +193,8 @@ class Emitter(emit.Emitter):
         return self.op(f"{'sext' if signed else 'zext'} {lanes(width)} {value} to {lanes(bits)}")
 
     def _register(self, name: str) -> str:
-        known = self._known.get(name)
-        if known is None:
-            kind = self.layout.kind(name)
-            if name not in self.layout.slots:  # it is written nowhere
-                known = "zeroinitializer"
-            elif kind == "pred":
-                bits = self.op(f"load i32, ptr {self._slot(name)}")
-                known = self.op(f"bitcast i32 {bits} to {lanes(1)}")
-            else:
-                shape = lanes(WIDTHS[kind])
-                known = self.op(f"load {shape}, ptr {self._slot(name)}, align 64")
-            self._known[name] = known
-        return known
+        self.layout.kind(name)  # which is declared
+        return self.registers.read(name)
 
     def read_predicate(self, operand: Operand) -> str:
         """A predicate, `!p` or a constant as lanes of i1."""
@@ -258,13 +224,7 @@ class Emitter(emit.Emitter):
         self._set(operand.name, value)
 
     def _set(self, name: str, value: str) -> None:
-        if self.guard is not None:
-            shape = lanes(WIDTHS[self.layout.kind(name)])
-            value = self.op(
-                f"select {lanes(1)} {self.guard}, {shape} {value}, {shape} {self._register(name)}"
-            )
-        self._known[name] = value
-        self._changed[name] = None
+        self.registers.write(name, value, self.guard or "")
 
     # -- floats
 

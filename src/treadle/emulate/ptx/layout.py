@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.ptx.machine import LANES, MACHINE
 from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Symbol
+from treadle.emulate.simt.registers import Place
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.flow import Flow
@@ -63,7 +64,7 @@ class Layout:
         self.globals = module_globals(module) | {
             v.name: -1 for v in flow.variables if v.space in ("global", "const")
         }
-        self.slots, self.warp_bytes = self._slots()
+        self.places, self.warp_bytes = self._places()
         self._queue: int | None = None
 
     def queue(self, nbytes: int) -> int:
@@ -73,16 +74,16 @@ class Layout:
             self.warp_bytes += nbytes
         return self._queue
 
-    def _slots(self) -> tuple[dict[str, int], int]:
+    def _places(self) -> tuple[dict[str, Place], int]:
         crossing: dict[str, None] = {}
         for block in self.flow.blocks:
             crossing |= dict.fromkeys(sorted(block.live_in))
-        slots, at = {}, MACHINE.warp_bytes
+        kinds = {name: f"i{WIDTHS[kind]}" for name, kind in self.registers.items()}
+        places, at = {name: Place(None, kind) for name, kind in kinds.items()}, MACHINE.warp_bytes
         for name in crossing:
-            slots[name] = at
-            bits = WIDTHS[self.registers[name]]
-            at += 64 if bits == 1 else LANES * bits // 8
-        return slots, -(-at // 64) * 64
+            place = places[name] = Place(at, kinds[name])
+            at += -(-place.nbytes(LANES) // 64) * 64
+        return places, at
 
     def error(self, message: str) -> PTXError:
         """An error at the line that is being translated."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from treadle.emulate.simt.machine import Fault, Machine
+    from treadle.emulate.simt.machine import Machine
 
 __all__ = ["Emitter"]
 
@@ -136,16 +136,19 @@ class Emitter:
             f"{self.machine.mask} {self.mask_bits}", f"i32 {self.site}", *arguments,
         )  # fmt: skip
 
-    def fault(self, kind: Fault, address: str = "0") -> None:
+    def fault(self, kind: int, address: str = "0") -> None:
         """Reports a fault of the first lane that runs this, if any does."""
         number = f"fault{len(self.lines)}"
         some = self.op(f"icmp ne {self.machine.mask} {self.mask_bits}, 0")
         self.do(f"br i1 {some}, label %{number}, label %no{number}")
         self.label(number)
-        self.intrinsic(
-            "treadle_simt_fault", "void", "ptr %block", "ptr %warp", f"i32 {int(kind)}",
-            f"i32 {self.site}", f"i32 {self.first_lane(self.mask_bits)}", f"i64 {address}",
-            "i32 0", "i128 0",
-        )  # fmt: skip
+        self.report(kind, self.first_lane(self.mask_bits), address)
         self.do(f"br label %no{number}")
         self.label(f"no{number}")
+
+    def report(self, kind: int, lane: str, address: str = "0") -> None:
+        """Reports a fault of a lane."""
+        self.intrinsic(
+            "treadle_simt_fault", "void", "ptr %block", "ptr %warp", f"i32 {int(kind)}",
+            f"i32 {self.site}", f"i32 {lane}", f"i64 {address}", "i32 0", "i128 0",
+        )  # fmt: skip

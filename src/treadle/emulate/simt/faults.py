@@ -83,6 +83,7 @@ def _message(kind: Fault, facts: FaultFacts, launched: Launched) -> str:
         Fault.IN_FLIGHT: lambda: f"{who}: writes {size} at offset {address} of shared memory that "
         f"{launched.front.pending_reader} of warp {extra} may still read: it has not been waited "
         "for",
+        Fault.BAD_JUMP: lambda: f"{who}: jumps to 0x{address:x}, where no instruction begins",
         Fault.BAD_BARRIER: lambda: f"{who}: there is no barrier {address}, only 0 to "
         f"{BARRIERS - 1}",
     }  # fmt: skip

@@ -202,4 +202,5 @@ class Fault(IntEnum):
     IN_FLIGHT = 14
     GLOBAL_RACE = 15
     FORBIDDEN = 16
+    BAD_JUMP = 17
     FIRST_OWN = 64
