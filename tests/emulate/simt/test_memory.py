@@ -55,8 +55,8 @@ def test_lanes_may_be_in_regions_that_lie_elsewhere(toy):
     np.testing.assert_array_equal(np.concatenate(halves), np.arange(width))
 
 
-def test_an_access_over_the_end_of_a_region_is_an_error_though_another_begins_there(toy):
-    toy.options["most_align"] = 4
+def test_an_access_over_the_end_of_a_region_is_an_error_though_another_begins_there(with_exec):
+    toy = with_exec
     for number in range(2):
         toy.put(np.zeros(1, np.uint32), BASE + 4 * number)
     program = [("const", "d", BASE), ("load", "global", "j", "d", 64)]
@@ -109,7 +109,8 @@ def test_one_instruction_is_asked_each_time_what_it_may(toy):
     assert (first[0], second[0]) == (1, 0)
 
 
-def test_an_access_has_to_be_on_a_multiple_of_its_bytes(toy):
+def test_an_access_has_to_be_on_a_multiple_of_its_bytes(with_counters):
+    toy = with_counters
     given = np.zeros(4, np.uint32)
     toy.put(given, BASE)
     program = [("const", "d", BASE + 4), ("load", "global", "j", "d", 64)]
@@ -118,8 +119,8 @@ def test_an_access_has_to_be_on_a_multiple_of_its_bytes(toy):
     assert fault.value.kind == Fault.MISALIGNED
 
 
-def test_a_machine_may_ask_for_less(toy):
-    toy.options["most_align"] = 4
+def test_a_machine_may_ask_for_less(with_exec):
+    toy = with_exec
     given = np.arange(toy.width + 1, dtype=np.uint32)
     toy.put(given, BASE)
     found = toy.results([*place_of(BASE), ("load", "global", "j", "d", 64)], toy.width)
@@ -233,7 +234,6 @@ def test_threads_have_local_memory_of_their_own(toy):
 
 def test_lanes_of_one_generic_access_may_be_in_different_spaces(toy):
     """By a window of addresses for each space, which is the same for all threads."""
-    toy.options["has_windows"] = True
     width = toy.width
     given = np.arange(width, dtype=np.uint32) + 1000
     address = toy.put(given, BASE)
@@ -254,7 +254,6 @@ def test_lanes_of_one_generic_access_may_be_in_different_spaces(toy):
 
 
 def test_a_window_of_shared_memory_is_wider_than_what_a_block_has(toy):
-    toy.options["has_windows"] = True
     program = [("const", "d", WINDOWS.shared + 64), ("store", "generic", "d", "d")]
     with pytest.raises(EmulationFault, match="offset 64 of shared memory, of which") as fault:
         toy.run(program, 1, shared=64)

@@ -36,12 +36,15 @@ ODD = Fault.FIRST_OWN  # the toy's own fault
 
 
 @functools.cache
-def front_end(width, has_lane_counters, most_align=32, has_windows=False):
-    """A front end, the same one for the same arguments: its functions are compiled once."""
+def front_end(width, has_lane_counters):
+    """A front end, the same one for the same arguments: its functions are compiled once.
+
+    With one counter accesses have to be on multiples of 4 bytes only, as on AMD's GPUs.
+    """
     machine = Machine(
         width,
         has_lane_counters,
-        most_align,
+        most_align=32 if has_lane_counters else 4,
         launch=(("user", 8),),
         block=(("user", 8),),
         warp=(
@@ -79,7 +82,7 @@ def front_end(width, has_lane_counters, most_align=32, has_windows=False):
         start_warp=start_warp,
         faults={ODD: lambda facts: f"{facts.who}: something odd"},
         pending_reader="the toy's engine",
-        windows=WINDOWS if has_windows else None,
+        windows=WINDOWS,
     )
 
 
