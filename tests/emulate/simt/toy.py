@@ -93,7 +93,7 @@ class Block:
     items: list = field(default_factory=list)
 
 
-ENDINGS = {"goto", "unless", "unless_any", "switch", "barrier", "exit"}
+ENDINGS = {"goto", "unless", "unless_any", "switch", "barrier", "wait_barrier", "exit"}
 
 
 def flatten(program, has_lane_counters):
@@ -375,6 +375,13 @@ class Kernel:
             self.flow.barrier(self.index, self.e.mask_bits, str(number))
         else:
             self.flow.barrier(self.index, str(number))
+
+    def op_signal(self, number=0):
+        self.flow.signal(str(number))
+
+    def op_wait_barrier(self, number=0):
+        self.leave()
+        self.flow.wait(self.index, str(number))
 
     def op_exit(self):
         self.leave()

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treadle.emulate.simt.emit import Emitter
 
 __all__ = [
-    "data_place", "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data",
+    "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data",
     "read_modify_write", "set_addresses", "set_data", "store", "strong", "warp_sync",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ def set_addresses(e: Emitter, addresses: str) -> None:
     e.do(f"store {e.lanes('i64')} {addresses}, ptr {e.warp_field('addresses')}, align 64")
 
 
-def data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
+def _data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
     """Where element `part` of all lanes lies."""
     return e.warp_field(area, part * e.machine.width * bits // 8)
 
@@ -40,13 +40,13 @@ def _align(e: Emitter, bits: int) -> int:
 
 def set_data(e: Emitter, value: str, bits: int, part: int = 0, area: str = "data") -> None:
     """Puts element `part` of all lanes where the support functions look for it."""
-    place = data_place(e, bits, part, area)
+    place = _data_place(e, bits, part, area)
     e.do(f"store {e.lanes(f'i{bits}')} {value}, ptr {place}, align {_align(e, bits)}")
 
 
 def load_data(e: Emitter, bits: int, part: int = 0) -> str:
     """Element `part` of all lanes, as a support function has left it."""
-    place = data_place(e, bits, part)
+    place = _data_place(e, bits, part)
     return e.op(f"load {e.lanes(f'i{bits}')}, ptr {place}, align {_align(e, bits)}")
 
 
