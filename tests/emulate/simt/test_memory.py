@@ -55,6 +55,57 @@ def test_lanes_may_be_in_regions_that_lie_elsewhere(toy):
     np.testing.assert_array_equal(np.concatenate(halves), np.arange(width))
 
 
+@pytest.mark.parametrize("space", ["global", "shared", "local"])
+def test_three_words_are_one_access_where_a_multiple_of_four_bytes_will_do(with_exec, space):
+    width = with_exec.width
+    given = np.arange(6 * width, dtype=np.uint32)
+    address = with_exec.put(given, BASE)
+    program = [*place_of(address, 12), ("load_three", "global", "d", "e", "f", "g")]
+    if space != "global":
+        program += place_of(0, 12) if space == "shared" else [("const", "d", 0)]
+        program += [("store_three", space, "d", "e", "f", "g"),
+                    ("load_three", space, "d", "g", "f", "e")]  # fmt: skip
+    program += [*place_of(address + 12 * width, 12), ("store_three", "global", "d", "e", "f", "g")]
+    with_exec.run(program, width, shared=12 * width, local=12)
+    expected = given[: 3 * width].reshape(width, 3)
+    expected = expected if space == "global" else expected[:, ::-1]
+    np.testing.assert_array_equal(given[3 * width :], expected.ravel())
+
+
+def test_three_words_race_as_others_do(with_exec):
+    """The second warp begins a word early, at the last one of the first warp."""
+    width = with_exec.width
+    given = np.zeros(6 * width, np.uint32)
+    address = with_exec.put(given, BASE)
+    apart = [*place_of(address, 12), ("store_three", "global", "d", "a", "a", "a")]
+    with_exec.run(apart, 2 * width)
+    program = [("id", "a"), ("const", "b", width), ("less", "e", "a", "b"), ("const", "c", 12),
+               ("mul", "d", "a", "c"), ("const", "c", address), ("add", "d", "d", "c"),
+               ("if", "e", [], [("const", "c", 4), ("sub", "d", "d", "c")]),
+               ("store_three", "global", "d", "a", "a", "a")]  # fmt: skip
+    message = (
+        rf"thread \({width}, 0, 0\): a data race with thread \({width - 1}, 0, 0\) of .* on 12"
+    )
+    with pytest.raises(EmulationFault, match=message):
+        with_exec.run(program, 2 * width)
+
+
+def test_a_warp_loads_scalars(toy):
+    """Three words at once, as arguments of a kernel; a fault tells where."""
+    given = np.array([7, 1 << 40, 9], np.uint64)
+    address = toy.put(given, BASE, Access.READ)
+    program = [("const", "d", address), ("load_scalars", "d", "e", "f", "g"),
+               ("add", "j", "e", "f"), ("add", "j", "j", "g")]  # fmt: skip
+    found = toy.results(program, toy.width + 1)
+    np.testing.assert_array_equal(found, np.full(toy.width + 1, given.sum()))
+    wrong = [("const", "d", address + 8), ("load_scalars", "d", "e", "f", "g")]
+    message = (
+        r"24 bytes at 0x700000008, of which the last 8 are past the .*\(instruction 2 of the toy"
+    )
+    with pytest.raises(EmulationFault, match=message):
+        toy.run(wrong, 1)
+
+
 def test_an_access_over_the_end_of_a_region_is_an_error_though_another_begins_there(with_exec):
     toy = with_exec
     for number in range(2):

@@ -18,6 +18,7 @@ from treadle.emulate.simt.accesses import (
     flight_start,
     flight_wait,
     load,
+    load_scalars,
     read_modify_write,
     store,
 )
@@ -277,6 +278,22 @@ class Kernel:
     def op_load(self, space, name, address, bits=32):
         (value,) = load(self.e, space, self.registers.read(address), bits)
         self.write(name, self.extend(value, bits))
+
+    def op_load_scalars(self, address, *names):
+        """Words of 64 bits from the address of the first lane on."""
+        place = self.e.op(f"extractelement {self.e.lanes('i64')} {self.registers.read(address)}, "
+                          "i32 0")  # fmt: skip
+        for name, value in zip(names, load_scalars(self.e, place, 64, len(names)), strict=True):
+            self.write(name, self.e.spread_scalar("i64", value))
+
+    def op_load_three(self, space, address, *names):
+        values = load(self.e, space, self.registers.read(address), 32, 3)
+        for name, value in zip(names, values, strict=True):
+            self.write(name, self.extend(value, 32))
+
+    def op_store_three(self, space, address, *names):
+        values = [self.narrowed(name, 32) for name in names]
+        store(self.e, space, self.registers.read(address), 32, values)
 
     def op_store(self, space, address, name, bits=32):
         values = [self.narrowed(name, bits)]
