@@ -13,16 +13,17 @@ from typing import TYPE_CHECKING, Protocol
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
 from treadle.emulate.cuda.tensor_maps import encoded
-from treadle.emulate.ptx.execute import EmulationFault, Program
-from treadle.emulate.ptx.machine import Fault
+from treadle.emulate.ptx.execute import Program
 from treadle.emulate.ptx.syntax import PTXError, Variable
+from treadle.emulate.simt.faults import EmulationFault
+from treadle.emulate.simt.machine import Fault
 from treadle.forks import fork_safe
 from treadle.runtime.cuda.driver import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treadle.emulate.ptx.execute import CompileIR
+    from treadle.emulate.simt.execute import CompileIR
     from treadle.runtime.cuda.driver import (
         Argument,
         Context,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["EmulatedContext"]
 
 # CUDA's names for what stops a kernel on hardware; what only a checker sees is a launch failure.
-_CODES = {
+_CODES: dict[int, str] = {
     Fault.GLOBAL: "CUDA_ERROR_ILLEGAL_ADDRESS", Fault.SHARED: "CUDA_ERROR_ILLEGAL_ADDRESS",
     Fault.LOCAL: "CUDA_ERROR_ILLEGAL_ADDRESS", Fault.MISALIGNED: "CUDA_ERROR_MISALIGNED_ADDRESS",
     Fault.ASSERT: "CUDA_ERROR_ASSERT", Fault.TRAP: "CUDA_ERROR_LAUNCH_FAILED",

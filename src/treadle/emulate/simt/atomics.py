@@ -1,14 +1,20 @@
-"""Read-modify-write of one place by lane after lane, atomic towards other threads of the host."""
+"""Read-modify-write of one place by lane after lane, atomic towards other threads of the host.
+
+    read_modify_write(e, atomic_function(e, "add", "u32"), "global", addresses, 32, values)
+
+A kind is a letter and bits: `b` bits, `u` and `s` integers without and with a sign, `f` and `bf`
+floats. `f16x2` is a pair of halves.
+"""
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.machine import WARP
-from treadle.emulate.ptx.syntax import WIDTHS
+from treadle.emulate.simt.code import sized
 
 if TYPE_CHECKING:
-    from treadle.emulate.ptx.emit import Emitter
+    from treadle.emulate.simt.emit import Emitter
 
 __all__ = ["atomic_function"]
 
@@ -18,52 +24,63 @@ _HALVES = {"f16": "half", "bf16": "bfloat"}
 
 
 def atomic_function(e: Emitter, operation: str, kind: str) -> str | None:
-    """The function (ptr %warp, i32 %mask) of an operation; None if PTX has none of that type.
+    """The function (ptr %warp, mask) of an operation; None if there is none of that kind.
 
-    Addresses and first operands are the Warp's; what was there before replaces the operands.
+    Operations are and, or, xor, exch, add, sub, inc, dec, min, max and cas. Host addresses and
+    first operands are the Warp's; what was there before replaces the operands.
     """
-    body = _body(e, operation, kind)
+    body = _body(operation, kind)
     if body is None:
         return None
-    bits = WIDTHS[kind]
+    e.need(f"llvm.cttz.{e.machine.mask}", sized(e.machine, _FIRST))
+    bits, warp = _bits(kind), e.machine.warp
     name = f"atomic_{operation}_{kind}"
-    return e.need(
-        name,
-        f"""define internal void @{name}(ptr %warp, i32 %mask) noinline {{
+    text = f"""define internal void @{name}(ptr %warp, MASK %mask) noinline {{
 entry:
-  %some = icmp ne i32 %mask, 0
+  %some = icmp ne MASK %mask, 0
   br i1 %some, label %loop, label %done
 loop:
-  %left = phi i32 [%mask, %entry], [%rest, %next]
-  %lane32 = call i32 @llvm.cttz.i32(i32 %left, i1 false)
-  %lane = zext i32 %lane32 to i64
-  %less = add i32 %left, -1
-  %rest = and i32 %left, %less
-  %addresses = getelementptr i8, ptr %warp, i64 {WARP["addresses"]}
-  %place = getelementptr i64, ptr %addresses, i64 %lane
+  %left = phi MASK [%mask, %entry], [%rest, %next]
+  %first = call MASK @llvm.cttz.MASK(MASK %left, i1 false)
+  %small = trunc MASK %first to i8
+  %lane = zext i8 %small to i64
+  %less = add MASK %left, -1
+  %rest = and MASK %left, %less
+  %hosts = getelementptr i8, ptr %warp, i64 {warp["hosts"]}
+  %place = getelementptr i64, ptr %hosts, i64 %lane
   %p = load ptr, ptr %place
-  %data = getelementptr i8, ptr %warp, i64 {WARP["data"]}
+  %data = getelementptr i8, ptr %warp, i64 {warp["data"]}
   %mine = getelementptr i{bits}, ptr %data, i64 %lane
   %x = load i{bits}, ptr %mine
-  %more = getelementptr i8, ptr %warp, i64 {WARP["more"]}
+  %more = getelementptr i8, ptr %warp, i64 {warp["more"]}
   %its = getelementptr i{bits}, ptr %more, i64 %lane
 {body}
   store i{bits} %old, ptr %mine
   br label %next
 next:
-  %again = icmp ne i32 %rest, 0
+  %again = icmp ne MASK %rest, 0
   br i1 %again, label %loop, label %done
 done:
   ret void
 }}
-""",
-    )
+"""
+    return e.need(name, sized(e.machine, text))
 
 
-def _body(e: Emitter, operation: str, kind: str) -> str | None:
+_FIRST = "declare MASK @llvm.cttz.MASK(MASK, i1)"
+
+
+def _bits(kind: str) -> int:
+    """The bits of a value of a kind."""
+    found = re.fullmatch(r"[a-z]+(\d+)(x2)?", kind)
+    if found is None:
+        raise ValueError(f"{kind} is no kind of a number")
+    return int(found[1]) * (2 if found[2] else 1)
+
+
+def _body(operation: str, kind: str) -> str | None:
     """Lines that set %old, the bits that were at %p, and combine them with %x."""
-    e.need("llvm.cttz.i32", "declare i32 @llvm.cttz.i32(i32, i1)")
-    bits, letter = WIDTHS[kind], kind[0]
+    bits, letter = _bits(kind), kind[0]
     if operation == "cas" and letter in "bus" and bits <= 64:
         return f"""  %y = load i{bits}, ptr %its
   %pair = cmpxchg ptr %p, i{bits} %x, i{bits} %y seq_cst seq_cst
@@ -73,8 +90,8 @@ def _body(e: Emitter, operation: str, kind: str) -> str | None:
     if operation in ("min", "max") and letter in "us":
         sign = "u" if letter == "u" else ""
         return f"  %old = atomicrmw {sign}{operation} ptr %p, i{bits} %x seq_cst"
-    if operation == "add" and letter in "us":
-        return f"  %old = atomicrmw add ptr %p, i{bits} %x seq_cst"
+    if operation in ("add", "sub") and letter in "us":
+        return f"  %old = atomicrmw {operation} ptr %p, i{bits} %x seq_cst"
     if operation == "add" and kind in ("f32", "f64"):
         number = "float" if kind == "f32" else "double"
         return f"""  %xf = bitcast i{bits} %x to {number}
@@ -88,9 +105,9 @@ def _body(e: Emitter, operation: str, kind: str) -> str | None:
 def _half_sum(kind: str) -> str:
     """Halves are added in float and rounded to nearest, one or two of them at a time."""
     single = kind.removesuffix("x2")
-    bits, count = WIDTHS[kind], WIDTHS[kind] // 16
-    lines = [f"  %first = load i{bits}, ptr %p", "  br label %try", "try:",
-             f"  %old = phi i{bits} [%first, %loop], [%seen, %try]"]  # fmt: skip
+    bits, count = _bits(kind), _bits(kind) // 16
+    lines = [f"  %seen0 = load i{bits}, ptr %p", "  br label %try", "try:",
+             f"  %old = phi i{bits} [%seen0, %loop], [%seen, %try]"]  # fmt: skip
     parts = []
     for i in range(count):
         for name in ("old", "x"):

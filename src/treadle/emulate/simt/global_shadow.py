@@ -17,8 +17,10 @@ never looked at, and a store of what is there already is no race.
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.global_rows import (
+from typing import TYPE_CHECKING
+
+from treadle.emulate.simt.code import LANES, RECORDS, Code
+from treadle.emulate.simt.global_rows import (
     ATOMIC,
     BLOCKS,
     BYTES,
@@ -33,21 +35,25 @@ from treadle.emulate.ptx.global_rows import (
     each_row,
     held_bytes,
 )
-from treadle.emulate.ptx.machine import BLOCK, Fault
-from treadle.emulate.ptx.moves import address_of
-from treadle.emulate.ptx.shadow import LOAD, OF_MANY, OF_WARP, STORE, TOUCH, holds_value
+from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.moves import host_of
+from treadle.emulate.simt.shadow import LOAD, OF_MANY, OF_WARP, STORE, TOUCH, holds_value
+
+if TYPE_CHECKING:
+    from treadle.emulate.simt.machine import Machine
 
 __all__ = ["GLOBAL_SYMBOLS", "global_functions"]
 
-GLOBAL_SYMBOLS = ("treadle_ptx_touch_global",)
-_LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %nbytes"
+GLOBAL_SYMBOLS = ("treadle_simt_touch_global",)
+_LANES = f"{LANES}, i32 %nbytes"
 _WRITTEN, _READ = "global_written", "global_read"
 
 
-def global_functions() -> list[str]:
+def global_functions(m: Machine) -> list[str]:
     """look_global_* before an access, note_global_* behind it, and what they call."""
     return [
-        _look(LOAD), _look(STORE), _judge(), _races(), _note_write(), _note_read(), _touch()
+        _look(m, LOAD), _look(m, STORE), _judge(m), _races(m), _note_write(m), _note_read(m),
+        _touch(m),
     ]  # fmt: skip
 
 
@@ -55,15 +61,15 @@ def _unless_off(code: Code) -> None:
     """Returns if nobody asked for this, no lane is here, or the access is strong."""
     unasked = code.op(f"icmp eq i32 {code.load('block', 'checks_races')}, 0")
     code.when(unasked, lambda: code.leave("ret void"))
-    idle = code.op("icmp eq i32 %mask, 0")
+    idle = code.is_empty("%mask")
     strong = code.op(f"icmp ne i32 {code.load('block', 'strong')}, 0")
     code.when(code.op(f"or i1 {idle}, {strong}"), lambda: code.leave("ret void"))
 
 
-def _look(how: int) -> str:
+def _look(m: Machine, how: int) -> str:
     """Reports races of an access that is to be made with what was noted."""
     name, tables = ("load", [_WRITTEN]) if how == LOAD else ("store", [_WRITTEN, _READ])
-    code = Code("void", f"look_global_{name}", f"{_LANES}, i32 %how", "noinline")
+    code = Code(m, "void", f"look_global_{name}", f"{_LANES}, i32 %how", "noinline")
     _unless_off(code)
     found = code.variable("i1", "false")
 
@@ -80,10 +86,9 @@ def _look(how: int) -> str:
     each_row(code, visit, may_group=how == LOAD)
 
     def judge(lane: str) -> None:
-        address = code.op(f"load i64, ptr {address_of(code, lane)}")
         code.do(
-            f"call void @judge_global(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
-            f"i64 {address}, i32 %nbytes, i32 %how)"
+            f"call void @judge_global(ptr %block, ptr %warp, i32 %site, i32 {lane}, "
+            f"i64 {code.lane_address(lane)}, i32 %nbytes, i32 %how)"
         )
 
     code.when(code.get(found), lambda: code.each_lane("%mask", judge))
@@ -91,11 +96,11 @@ def _look(how: int) -> str:
     return code.text
 
 
-def _judge() -> str:
+def _judge(m: Machine) -> str:
     """Reports the race of one thread's access, word by word, if there is one."""
     code = Code(
-        "void", "judge_global",
-        "ptr %block, ptr %warp, i32 %line, i32 %lane, i64 %address, i32 %nbytes, i32 %how",
+        m, "void", "judge_global",
+        "ptr %block, ptr %warp, i32 %site, i32 %lane, i64 %address, i32 %nbytes, i32 %how",
         "noinline cold",
     )  # fmt: skip
     code.do("%size = zext i32 %nbytes to i64")
@@ -105,11 +110,8 @@ def _judge() -> str:
 
     def fault(found: str, was_read: int) -> None:
         code.when(is_store, lambda: _unless_same(code))
-        extra = code.op(f"or i64 {found}, {was_read << WAS_READ}")
-        code.do(
-            f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(Fault.GLOBAL_RACE)}, "
-            f"i32 %line, i32 %lane, i64 %address, i32 %nbytes, i64 {extra})"
-        )
+        extra = code.as_extra(code.op(f"or i64 {found}, {was_read << WAS_READ}"))
+        code.report(Fault.GLOBAL_RACE, "%lane", "%address", "%nbytes", extra)
         code.leave("ret void")
 
     def look(table: str, word: str, was_read: int) -> None:
@@ -122,7 +124,7 @@ def _judge() -> str:
         code.when(races, lambda: fault(entry, was_read))
 
     def step(i: str) -> None:
-        word = code.op(f"add i64 {number}, {code.op(f'zext i32 {i} to i64')}")
+        word = code.op(f"add i64 {number}, {code.wide(i)}")
         look(_WRITTEN, word, 0)
         code.when(is_store, lambda: look(_READ, word, 1))
 
@@ -134,19 +136,19 @@ def _judge() -> str:
 
 def _unless_same(code: Code) -> None:
     """Returns if all that the lane stores is there already."""
-    same = holds_value(code, code.op("inttoptr i64 %address to ptr"))
+    same = holds_value(code, code.op(f"load ptr, ptr {host_of(code, '%lane')}"))
     code.when(same, lambda: code.leave("ret void"))
 
 
-def _races() -> str:
+def _races(m: Machine) -> str:
     """Whether a noted access by another thread is ordered by nothing before this one."""
     code = Code(
-        "i1", "races_global",
+        m, "i1", "races_global",
         "ptr %block, ptr %warp, i32 %lane, i64 %noted, i64 %word, i64 %held", "noinline cold",
     )  # fmt: skip
     moment = Moment(code)
-    lane = code.op("zext i32 %lane to i64")
-    mine = code.op(f"add i64 {code.op(f'shl i64 {moment.warp}, 5')}, {lane}")
+    lane = code.wide("%lane")
+    mine = code.op(f"add i64 {code.op(f'shl i64 {moment.warp}, {m.shift}')}, {lane}")
     one = lambda value: code.op(f"insertelement <1 x i64> poison, i64 {value}, i32 0")
     row = Row(moment, 1, "%word", one(mine), "%held")
     entry = one("%noted")
@@ -158,20 +160,23 @@ def _races() -> str:
     group = code.op(f"add i64 {moment.warp}, {OF_WARP}")
     for other in (mine, group):  # of several threads of the own warp one may be this one
         code.when(code.op(f"icmp eq i64 {id}, {other}"), lambda: code.leave("ret i1 false"))
-    stamps = code.at("%block", BLOCK["warp_stamps"])
+    apart = code.op(f"icmp ne i64 {code.op(f'lshr i64 {id}, {m.shift}')}, {moment.warp}")
+    if not m.has_lane_counters:  # what one counter steps through is in the order of the program
+        code.do(f"ret i1 {apart}")
+        return code.text
+    stamps = code.field("block", "warp_stamps")
     stamp = code.op(f"load i32, ptr {code.at(stamps, moment.warp, 4)}")
     barrier = code.load("block", "barrier_stamp")  # the other may be of a block before this one
     own = moment.epoch(code.op(f"call i32 @llvm.umax.i32(i32 {stamp}, i32 {barrier})"))
     epoch = code.op(f"lshr i64 %noted, {EPOCH}")
     late = code.op(f"icmp ugt i64 {epoch}, {own}")
-    apart = code.op(f"icmp ne i64 {code.op(f'lshr i64 {id}, 5')}, {moment.warp}")
     code.do(f"ret i1 {code.op(f'or i1 {late}, {apart}')}")
     return code.text
 
 
-def _note_write() -> str:
+def _note_write(m: Machine) -> str:
     """Notes stores that have been made: only then another thread sees what they stored."""
-    code = Code("void", "note_global_write", _LANES, "noinline")
+    code = Code(m, "void", "note_global_write", _LANES, "noinline")
     _unless_off(code)
 
     def visit(row: Row) -> None:
@@ -198,7 +203,7 @@ def _note_write() -> str:
 def _is_of_warp(row: Row, found: str) -> str:
     ids, warp = row.id_of(found), row.spread(row.moment.warp)
     return row.either(
-        row.test("eq", row.op("lshr", ids, 5), warp),
+        row.test("eq", row.op("lshr", ids, row.code.machine.shift), warp),
         row.test("eq", ids, row.op("add", warp, OF_WARP)),
     )
 
@@ -211,9 +216,9 @@ def _joined(row: Row, found: str) -> str:
     return row.entry(row.choose(same, row.ids, group), held)
 
 
-def _note_read() -> str:
+def _note_read(m: Machine) -> str:
     """Notes loads, and what is atomic (`%atomic` is 1) as such."""
-    code = Code("void", "note_global_read", f"{_LANES}, i64 %atomic", "noinline")
+    code = Code(m, "void", "note_global_read", f"{_LANES}, i64 %atomic", "noinline")
     _unless_off(code)
     code.do(f"%kind = shl i64 %atomic, {ATOMIC}")
 
@@ -246,18 +251,14 @@ def _note_read() -> str:
     return code.text
 
 
-def _touch() -> str:
+def _touch(m: Machine) -> str:
     """The lanes that may do something atomic in global memory, which orders the block."""
-    code = Code("i32", "treadle_ptx_touch_global", _LANES, "noinline")
-    records = "ptr %block, ptr %warp"
-    good = code.op(
-        f"call i32 @treadle_ptx_check_global({records}, i32 %mask, i32 %line, i32 %nbytes)"
-    )
-    code.do(
-        f"call void @look_global_load({records}, i32 {good}, i32 %line, i32 %nbytes, i32 {TOUCH})"
-    )
-    code.do(f"call void @note_global_read({records}, i32 {good}, i32 %line, i32 %nbytes, i64 1)")
-    some = code.op(f"icmp ne i32 {good}, 0")
+    code = Code(m, "MASK", "treadle_simt_touch_global", _LANES, "noinline")
+    good = code.op(f"call MASK @treadle_simt_check_global({_LANES}, i32 {TOUCH})")
+    mine = f"{RECORDS}, MASK {good}, i32 %site, i32 %nbytes"
+    code.do(f"call void @look_global_load({mine}, i32 {TOUCH})")
+    code.do(f"call void @note_global_read({mine}, i64 1)")
+    some = code.op(f"icmp ne MASK {good}, 0")
     code.when(some, lambda: code.save("block", "ordered", "1"))
-    code.do(f"ret i32 {good}")
+    code.do(f"ret MASK {good}")
     return code.text

@@ -5,24 +5,21 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.global_rows import Access
-from treadle.emulate.ptx.machine import LAUNCH, Fault, Region
-from treadle.emulate.ptx.shadow import OF_MANY, OF_WARP
+from treadle.emulate.simt.front_end import Dim, FaultFacts, FrontEnd, Translation
+from treadle.emulate.simt.global_rows import Noted
+from treadle.emulate.simt.machine import BARRIERS, Fault, Region
+from treadle.emulate.simt.shadow import ASYNCHRONOUS, LOAD, OF_MANY, OF_WARP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from treadle.emulate.ptx.translate import Translation
-
-__all__ = ["EmulationFault", "Launched", "describe"]
-
-Dim = tuple[int, int, int]
+__all__ = ["EmulationFault", "Launched", "coordinates", "describe"]
 
 
 class EmulationFault(Exception):
     """A kernel did what stops it on hardware, or what only a checker sees: `kind`."""
 
-    def __init__(self, kind: Fault, message: str) -> None:
+    def __init__(self, kind: int, message: str) -> None:
         self.kind = kind
         super().__init__(message)
 
@@ -31,6 +28,7 @@ class EmulationFault(Exception):
 class Launched:
     """What a launch was of; `block_at` names a block by an epoch of global memory."""
 
+    front: FrontEnd
     translation: Translation
     grid: Dim
     block: Dim
@@ -38,36 +36,42 @@ class Launched:
     block_at: Callable[[int], int]
 
 
-def describe(fault: int, get: Callable[[int, int], int], launched: Launched) -> EmulationFault:
-    """The fault that a Launch record holds, as an exception."""
+def describe(fault: int, get: Callable[[str, int], int], launched: Launched) -> EmulationFault:
+    """The fault that a Launch record holds, as an exception. `get` reads a field of the record."""
     translation, grid, block = launched.translation, launched.grid, launched.block
+    where = f"kernel {translation.name}, block {coordinates(get('in_block', 8), grid)}"
+    who = f"{where}, thread {coordinates(get('thread', 4), block)}"
+    facts = FaultFacts(who, where, get("address", 8), get("nbytes", 4), get("extra", 16), block)
+    site = get("site", 4)
+    at = f" ({translation.place(site)})" if site else ""
+    own = launched.front.faults.get(fault)
+    message = own(facts) if own else _message(Fault(fault), facts, launched)
+    return EmulationFault(fault, message + at)
+
+
+def _message(kind: Fault, facts: FaultFacts, launched: Launched) -> str:
+    who, where, size = facts.who, facts.where, facts.size
+    address, nbytes, extra, block = facts.address, facts.nbytes, facts.extra, facts.block
     memory = launched.memory
-    kind = Fault(fault)
-    thread, number = get(LAUNCH["thread"], 4), get(LAUNCH["in_block"], 8)
-    address, nbytes = get(LAUNCH["address"], 8), get(LAUNCH["nbytes"], 4)
-    extra, line = get(LAUNCH["extra"], 8), get(LAUNCH["line"], 4)
-    where = f"kernel {translation.name}, block {_coordinates(number, grid)}"
-    who = f"{where}, thread {_coordinates(thread, block)}"
-    at = f" (PTX line {line})" if line else ""
-    size = f"{nbytes} bytes" if nbytes != 1 else "1 byte"
-    other = _other(extra, block)
     messages = {
         Fault.GLOBAL: lambda: f"{who}: access to {size} at 0x{address:x}, "
-        f"{_near(address, nbytes, memory)}{at}",
+        f"{_near(address, nbytes, memory)}",
+        Fault.FORBIDDEN: lambda: f"{who}: {'reads' if extra == LOAD else 'writes'} {size} at "
+        f"0x{address:x}, {_inside(address, memory)}, which does not allow it",
         Fault.MISALIGNED: lambda: f"{who}: access to {size} at 0x{address:x}, which is no "
-        f"multiple of {nbytes}{at}",
+        f"multiple of {extra}",
         Fault.SHARED: lambda: f"{who}: access to {size} at offset {_signed(address)} of shared "
-        f"memory, of which the block has {extra} bytes{at}",
+        f"memory, of which the block has {extra} bytes",
         Fault.LOCAL: lambda: f"{who}: access to {size} at offset {_signed(address)} of local "
-        f"memory, of which a thread has {translation.local_bytes} bytes{at}",
+        f"memory, of which a thread has {launched.translation.local_bytes} bytes",
         Fault.UNINITIALISED: lambda: f"{who}: reads {size} at offset {address} of shared memory "
-        f"that the block never wrote, or that nobody has waited to be copied there{at}",
-        Fault.RACE: lambda: f"{who}: a data race with {other} on {size} at offset {address} of "
-        f"shared memory: no barrier is between them{at}",
+        "that the block never wrote, or that nobody has waited to be copied there",
+        Fault.RACE: lambda: f"{who}: a data race with {_other(extra, block)} on {size} at offset "
+        f"{address} of shared memory: no barrier is between them",
         Fault.GLOBAL_RACE: lambda: f"{who}: a data race with {_other_outside(extra, launched)} on "
-        f"{size} at 0x{address:x}, {_inside(address, memory)}: nothing orders them{at}",
-        Fault.TRAP: lambda: f"{who}: trap{at}",
-        Fault.ASSERT: lambda: f"{who}: an assertion failed{at}",
+        f"{size} at 0x{address:x}, {_inside(address, memory)}: nothing orders them",
+        Fault.TRAP: lambda: f"{who}: trap",
+        Fault.ASSERT: lambda: f"{who}: an assertion failed",
         Fault.DEADLOCK: lambda: f"{where}: all threads that are left wait at barriers that "
         "others never reach",
         Fault.RUNAWAY: lambda: f"{where}: it does not end: the warps of a block have taken "
@@ -75,20 +79,19 @@ def describe(fault: int, get: Callable[[int, int], int], launched: Launched) -> 
         Fault.WARP_DEADLOCK: lambda: f"{who}: lanes {_lanes(extra)} wait at an instruction that "
         "names lanes which never come to it",
         Fault.DIVERGED_BARRIER: lambda: f"{where}: threads of warp {extra} wait at different "
-        f"instructions of barrier {address}; all of a warp must be at one{at}",
+        f"instructions of barrier {address}; all of a warp must be at one",
         Fault.IN_FLIGHT: lambda: f"{who}: writes {size} at offset {address} of shared memory that "
-        f"a wgmma or bulk copy of warp {extra} may still read: it has not been waited for{at}",
-        Fault.PROXY: lambda: f"{who}: wgmma or a bulk copy reads offset {address} of shared "
-        f"memory, which thread {_coordinates(extra, block)} stored with no fence.proxy.async "
-        f"since{at}",
-        Fault.BAD_TENSOR_MAP: lambda: f"{who}: there is no tensor map of {extra} dimensions at "
-        f"0x{address:x}{at}",
-        Fault.BAD_BARRIER: lambda: f"{who}: there is no barrier {address}, only 0 to 15{at}",
+        f"{launched.front.pending_reader} of warp {extra} may still read: it has not been waited "
+        "for",
+        Fault.BAD_JUMP: lambda: f"{who}: jumps to 0x{address:x}, where no instruction begins",
+        Fault.BAD_BARRIER: lambda: f"{who}: there is no barrier {address}, only 0 to "
+        f"{BARRIERS - 1}",
     }  # fmt: skip
-    return EmulationFault(kind, messages[kind]())
+    return messages[kind]()
 
 
-def _coordinates(number: int, shape: Dim) -> str:
+def coordinates(number: int, shape: Dim) -> str:
+    """The place of a thread or a block of this number, of those of a shape."""
     x, y, z = shape
     return f"({number % x}, {number // x % y}, {number // (x * y) % max(z, 1)})"
 
@@ -98,29 +101,29 @@ def _signed(value: int) -> int:
 
 
 def _lanes(mask: int) -> str:
-    return ", ".join(str(lane) for lane in range(32) if mask >> lane & 1)
+    return ", ".join(str(lane) for lane in range(mask.bit_length()) if mask >> lane & 1)
 
 
 def _other(extra: int, block: Dim) -> str:
     """Who made the earlier access of a race, and of which kind it was."""
     id, what = extra & 0xFFFFFFFF, "reads" if extra >> 32 else "writes"
-    if id < 1024:
-        return f"thread {_coordinates(id, block)}, which {what} it"
-    if id == 1057:
+    if id < OF_WARP:
+        return f"thread {coordinates(id, block)}, which {what} it"
+    if id == ASYNCHRONOUS:
         return "an asynchronous copy, which nobody has waited for"
-    if id < 1056:
-        return f"several threads of warp {id - 1024}, which read it"
+    if id < OF_MANY:
+        return f"several threads of warp {id - OF_WARP}, which read it"
     return "threads of several warps, which read it"
 
 
 def _other_outside(extra: int, launched: Launched) -> str:
     """Who made the earlier access of a race in global memory, and of which kind it was."""
-    access = Access(extra)
+    access = Noted(extra)
     if access.is_of_blocks:
         return f"threads of several blocks, which {access.verb} it"
-    where = f"of block {_coordinates(launched.block_at(access.epoch), launched.grid)}"
+    where = f"of block {coordinates(launched.block_at(access.epoch), launched.grid)}"
     if access.id < OF_WARP:
-        thread = _coordinates(access.id, launched.block)
+        thread = coordinates(access.id, launched.block)
         return f"thread {thread} {where}, which {access.verb}s it"
     if access.id < OF_MANY:
         return f"threads of warp {access.id - OF_WARP} {where}, which {access.verb} it"
@@ -139,6 +142,13 @@ def _near(address: int, nbytes: int, memory: Sequence[Region]) -> str:
         return "and nothing is allocated"
     if address < 4096:
         return "a null pointer"
+    for region in memory:
+        offset = address - region.delta - region.start
+        if region.delta and 0 <= offset < region.nbytes:
+            return (
+                f"the host's address of byte {offset} of the allocation of {region.nbytes} at "
+                f"0x{region.start:x}: kernels know that address only"
+            )
     best = min(memory, key=lambda region: _distance(address, region))
     end = best.start + best.nbytes
     block = f"the allocation of {best.nbytes} bytes at 0x{best.start:x}"

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.machine import LANES
-
 if TYPE_CHECKING:
-    from treadle.emulate.ptx.emit import Emitter
+    from treadle.emulate.simt.emit import Emitter
 
 __all__ = ["lanewise"]
 
@@ -20,7 +18,7 @@ def lanewise(
     `kinds` are the scalar types of the values, `result` that of %r. The loop is a function of its
     own, made once a module under `name`.
     """
-    shapes = [f"<{LANES} x {kind}>" for kind in kinds]
+    shapes = [e.lanes(kind) for kind in kinds]
     slots = range(len(kinds))
     parameters = ", ".join(f"{shape} %a{i}" for i, shape in enumerate(shapes))
     allocas = "\n".join(
@@ -31,7 +29,7 @@ def lanewise(
         f"  %x{i} = load {kinds[i]}, ptr %q{i}"
         for i in slots
     )
-    shape = f"<{LANES} x {result}>"
+    shape = e.lanes(result)
     function = e.need(
         name,
         f"""define internal {shape} @{name}({parameters}) noinline {{
@@ -46,7 +44,7 @@ loop:
   %to = getelementptr {result}, ptr %out, i64 %n
   store {result} %r, ptr %to
   %next = add i64 %n, 1
-  %more = icmp ult i64 %next, {LANES}
+  %more = icmp ult i64 %next, {e.machine.width}
   br i1 %more, label %loop, label %done
 done:
   %all = load {shape}, ptr %out

@@ -7,28 +7,27 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.moves import address_of
-from treadle.emulate.ptx.shadow import OF_WARP, groups
+from treadle.emulate.simt.code import Code
+from treadle.emulate.simt.shadow import OF_WARP, groups
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
     "ATOMIC", "BLOCKS", "BYTES", "ENTRIES", "EPOCH", "ID", "ID_MASK", "LAST_EPOCH", "PADDING",
-    "WAS_READ", "WHO", "Access", "Moment", "Row", "each_row", "held_bytes", "stamp_epoch",
+    "WAS_READ", "WHO", "Moment", "Noted", "Row", "each_row", "held_bytes", "stamp_epoch",
 ]  # fmt: skip
 
 _INDEX_BITS, _TAG_BITS, _EPOCH_BITS = 19, 27, 20
 ENTRIES, LAST_EPOCH = 1 << _INDEX_BITS, (1 << _EPOCH_BITS) - 1
-PADDING = 32  # entries behind the last, for rows that reach over it
+PADDING = 128  # entries behind the last, for rows that reach over it
 BYTES, ID, ATOMIC, _TAG, EPOCH, WAS_READ = 15, 4, 15, 16, 43, 63  # first bits; bytes: a mask
 ID_MASK, _TAG_MASK = (1 << 11) - 1, (1 << _TAG_BITS) - 1
 BLOCKS = 1058
 WHO = LAST_EPOCH << EPOCH | _TAG_MASK << _TAG | ID_MASK << ID
 
 
-class Access:
+class Noted:
     """The earlier access of a race, as a fault tells of it."""
 
     def __init__(self, word: int) -> None:
@@ -51,7 +50,7 @@ class Moment:
         )
         self.workers = code.load("block", "worker_mask", 64)
         self.worker = code.load("block", "worker", 64)
-        self.warp = code.op(f"zext i32 {code.load('warp', 'number')} to i64")
+        self.warp = code.wide(code.load("warp", "number"))
         ordered = code.op(f"icmp ne i32 {code.load('block', 'ordered')}, 0")
         # The newest epoch of another block that is no race.
         self.others = code.op(f"select i1 {ordered}, i64 {LAST_EPOCH}, i64 {self.before}")
@@ -62,8 +61,7 @@ class Moment:
 
 def stamp_epoch(code: Code, stamp: str) -> str:
     """The epoch of a stamp, at most the last one, whose accesses are told from no others."""
-    wide = code.op(f"zext i32 {stamp} to i64")
-    scaled = code.op(f"shl i64 {wide}, {code.load('block', 'epoch_shift', 64)}")
+    scaled = code.op(f"shl i64 {code.wide(stamp)}, {code.load('block', 'epoch_shift', 64)}")
     epoch = code.op(f"add i64 {scaled}, {code.load('block', 'epoch_base', 64)}")
     return code.op(f"call i64 @llvm.umin.i64(i64 {epoch}, i64 {LAST_EPOCH})")
 
@@ -87,9 +85,7 @@ class Row:
         self.mine = self.entry(ids, self.spread(held))
 
     def spread(self, value: str) -> str:
-        one = self.code.op(f"insertelement {self.shape} poison, i64 {value}, i32 0")
-        zeroes = f"<{self.n} x i32> zeroinitializer"
-        return self.code.op(f"shufflevector {self.shape} {one}, {self.shape} poison, {zeroes}")
+        return self.code.spread("i64", value, self.n)
 
     def _operand(self, value: str | int) -> str:
         return f"splat (i64 {value})" if isinstance(value, int) else value
@@ -181,67 +177,69 @@ def held_bytes(code: Code, address: str) -> str:
 def each_row(code: Code, visit: Callable[[Row], object], may_group: bool) -> None:
     """`visit(row)` for the words of all lanes of %mask.
 
-    Neighbours in order are rows of 32 words, or of 8 where each word is of several lanes.
+    Neighbours in order are rows of a word for each lane, or of a quarter as many where a word is of
+    several lanes.
     """
     moment = Moment(code)
     code.do("%size = zext i32 %nbytes to i64")
-    addresses = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
-    first = code.op(f"extractelement <32 x i64> {addresses}, i32 0")
+    machine = code.machine
+    narrow_words = machine.width // 4
+    addresses = code.op(f"load <W x i64>, ptr {code.field('warp', 'addresses')}, align 64")
+    first = code.op(f"extractelement <W x i64> {addresses}, i32 0")
     words = code.op(f"lshr i64 {first}, 2")
-    spread = "<32 x i64> poison, <32 x i32> zeroinitializer"
-    base, sizes = (
-        code.op(
-            "shufflevector <32 x i64> "
-            + code.op(f"insertelement <32 x i64> poison, i64 {value}, i32 0")
-            + f", {spread}"
-        )
-        for value in (first, "%size")
-    )
-    numbers = "<" + ", ".join(f"i64 {lane}" for lane in range(32)) + ">"
-    steps = code.op(f"mul <32 x i64> {numbers}, {sizes}")
-    same = code.op(f"icmp eq <32 x i64> {code.op(f'sub <32 x i64> {addresses}, {base}')}, {steps}")
-    straight = code.op(f"call i1 @llvm.vector.reduce.and.v32i1(<32 x i1> {same})")
-    in_order = code.op(f"and i1 {straight}, {code.op('icmp eq i32 %mask, -1')}")
+    base, sizes = code.spread("i64", first), code.spread("i64", "%size")
+    steps = code.op(f"mul <W x i64> {machine.iota}, {sizes}")
+    same = code.op(f"icmp eq <W x i64> {code.op(f'sub <W x i64> {addresses}, {base}')}, {steps}")
+    straight = code.op(f"call i1 @llvm.vector.reduce.and.vWi1(<W x i1> {same})")
+    in_order = code.op(f"and i1 {straight}, {code.op('icmp eq MASK %mask, -1')}")
     wide = code.op(f"and i1 {in_order}, {code.op('icmp uge i32 %nbytes, 4')}")
+    if machine.most_align == 4:  # three words a lane go lane by lane
+        odd = code.op("icmp eq i32 %nbytes, 12")
+        in_order, wide = (
+            code.op(f"and i1 {flag}, {code.op(f'xor i1 {odd}, true')}") for flag in (in_order, wide)
+        )
     aligned = code.op(f"icmp eq i64 {code.op(f'and i64 {first}, 3')}, 0")
     narrow = code.op(f"and i1 {in_order}, {aligned}")
-    start = code.op(f"shl i64 {moment.warp}, 5")
+    start = code.op(f"shl i64 {moment.warp}, {machine.shift}")
     group = code.op(f"add i64 {moment.warp}, {OF_WARP}")
     each = code.op("lshr i32 %nbytes, 2")
 
     def wide_row(part: str) -> None:
-        along = code.op(f"shl i64 {code.op(f'zext i32 {part} to i64')}, 5")
-        row = Row(moment, 32, code.op(f"add i64 {words}, {along}"), "zeroinitializer", str(BYTES))
+        along = code.op(f"shl i64 {code.wide(part)}, {machine.shift}")
+        row = Row(
+            moment,
+            machine.width,
+            code.op(f"add i64 {words}, {along}"),
+            "zeroinitializer",
+            str(BYTES),
+        )
         shift = code.op(f"call i32 @llvm.cttz.i32(i32 {each}, i1 true)")
-        places = row.op("add", row.spread(along), numbers)
-        lanes = row.op("lshr", places, row.spread(code.op(f"zext i32 {shift} to i64")))
+        places = row.op("add", row.spread(along), machine.iota)
+        lanes = row.op("lshr", places, row.spread(code.wide(shift)))
         row.ids = row.op("add", row.spread(start), lanes)
         row.mine = row.entry(row.ids, row.spread(str(BYTES)))
         visit(row)
 
     def narrow_row(part: str) -> None:
-        along = code.op(f"shl i64 {code.op(f'zext i32 {part} to i64')}, 3")
-        one = code.op(f"insertelement <8 x i64> poison, i64 {group}, i32 0")
-        ids = code.op(f"shufflevector <8 x i64> {one}, <8 x i64> poison, <8 x i32> zeroinitializer")
-        visit(Row(moment, 8, code.op(f"add i64 {words}, {along}"), ids, str(BYTES)))
+        along = code.op(f"shl i64 {code.wide(part)}, {narrow_words.bit_length() - 1}")
+        ids = code.spread("i64", group, narrow_words)
+        visit(Row(moment, narrow_words, code.op(f"add i64 {words}, {along}"), ids, str(BYTES)))
 
     def scattered() -> None:
         leaders, grouped = groups(code, addresses, "%mask") if may_group else ("%mask", "0")
         code.each_lane(leaders, lambda lane: lane_rows(lane, grouped))
 
     def lane_rows(lane: str, grouped: str) -> None:
-        address = code.op(f"load i64, ptr {address_of(code, lane)}")
-        thread = code.op(f"add i64 {start}, {code.op(f'zext i32 {lane} to i64')}")
-        bit = code.op(f"and i32 {code.op(f'lshr i32 {grouped}, {lane}')}, 1")
-        several = code.op(f"icmp ne i32 {bit}, 0")
+        address = code.lane_address(lane)
+        thread = code.op(f"add i64 {start}, {code.wide(lane)}")
+        several = code.has_lane(grouped, lane)
         id = code.op(f"select i1 {several}, i64 {group}, i64 {thread}")
         ids = code.op(f"insertelement <1 x i64> poison, i64 {id}, i32 0")
         held = held_bytes(code, address)
         number = code.op(f"lshr i64 {address}, 2")
 
         def word(i: str) -> None:
-            along = code.op(f"zext i32 {i} to i64")
-            visit(Row(moment, 1, code.op(f"add i64 {number}, {along}"), ids, held))
+            visit(Row(moment, 1, code.op(f"add i64 {number}, {code.wide(i)}"), ids, held))
 
         code.count(code.op(f"call i32 @llvm.umax.i32(i32 {each}, i32 1)"), word)
 

@@ -7,37 +7,47 @@ what is older than its first stamp was not written by it. The id is the thread's
 an asynchronous copy, which is nobody's.
 
 Two accesses, one a write, by different threads race if nothing orders them: the stamp of the
-earlier one is later than the block's last barrier, or, within a warp, than its last `.sync`.
+earlier one is later than the block's last barrier, or, within a warp whose lanes have counters of
+their own, than their last synchronisation; a warp with one counter keeps its program's order.
 Fences, acquires and releases count as barriers (what they order cannot be seen here), two writes
 of one value are no race, and neither are lanes of one instruction.
 """
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code, Variable
-from treadle.emulate.ptx.machine import BLOCK, LAST_STAMP, Fault
+from typing import TYPE_CHECKING
+
+from treadle.emulate.simt.code import LANES, Code, Variable
+from treadle.emulate.simt.machine import LAST_STAMP, Fault
+from treadle.emulate.simt.moves import save_hosts
+
+if TYPE_CHECKING:
+    from treadle.emulate.simt.machine import Machine
 
 __all__ = [
     "ASYNCHRONOUS", "ID_BITS", "LOAD", "OF_MANY", "OF_WARP", "STORE", "TOUCH", "check_name",
-    "groups", "reduce_lanes", "shadow_functions",
+    "groups", "holds_value", "reduce_lanes", "shadow_functions",
 ]  # fmt: skip
 
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 ID_BITS = 11
 OF_WARP, OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
-_LANES = "ptr %block, ptr %warp, i32 %mask, i32 %line"  # as parameters and as arguments
-_SIZES = (1, 2, 4, 8, 16, 32)
 
 
-def shadow_functions() -> list[str]:
+def shadow_functions(m: Machine) -> list[str]:
     """check_shared for any access, and what it calls."""
-    sized = [_check_sized(how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _SIZES]
-    return [_check(), *sized, _bounds(), _judge(), _races(), _tick()]
+    sized = [_check_sized(m, how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _sizes(m)]
+    return [_check(m), *sized, _bounds(m), _judge(m), _races(m), _tick(m)]
 
 
-def _tick() -> str:
+def _sizes(m: Machine) -> tuple[int, ...]:
+    """The bytes that a thread may access in one instruction."""
+    return (1, 2, 4, 8, 12, 16, 32) if m.most_align == 4 else (1, 2, 4, 8, 16, 32)
+
+
+def _tick(m: Machine) -> str:
     """The next stamp; at the last one nothing is a race any more."""
-    code = Code("void", "tick", "ptr %block", "noinline")
+    code = Code(m, "void", "tick", "ptr %block", "noinline")
     stamp = code.load("block", "stamp")
 
     def more() -> None:
@@ -56,157 +66,129 @@ def check_name(how: int, nbytes: int) -> str:
     return f"check_shared_{('load', 'store', 'touch')[how]}_{nbytes}"
 
 
-def _check() -> str:
-    """The lanes of the mask that may access shared memory; their addresses become the host's."""
-    code = Code("i32", "treadle_ptx_check_shared", f"{_LANES}, i32 %nbytes, i32 %how", "noinline")
+def _check(m: Machine) -> str:
+    """The lanes of the mask that may access shared memory; their host addresses are made."""
+    code = Code(
+        m, "MASK", "treadle_simt_check_shared", f"{LANES}, i32 %nbytes, i32 %how", "noinline"
+    )
     for how in (LOAD, STORE, TOUCH):
-        for nbytes in _SIZES:
+        for nbytes in _sizes(m):
             is_how = code.op(f"icmp eq i32 %how, {how}")
             is_size = code.op(f"icmp eq i32 %nbytes, {nbytes}")
-            call = f"call i32 @{check_name(how, nbytes)}({_LANES})"
+            call = f"call MASK @{check_name(how, nbytes)}({LANES})"
             code.when(
                 code.op(f"and i1 {is_how}, {is_size}"),
-                lambda call=call: code.leave(f"ret i32 {code.op(call)}"),
+                lambda call=call: code.leave(f"ret MASK {code.op(call)}"),
             )
-    code.do("ret i32 0")
+    code.do("ret MASK 0")
     return code.text
 
 
-def _bounds() -> str:
+def _bounds(m: Machine) -> str:
     """The lanes whose addresses are aligned and inside; reports the others."""
-    code = Code("i32", "check_bounds", f"{_LANES}, i32 %nbytes", "noinline cold")
-    good = code.variable("i32", "0")
-    wide = code.op("zext i32 %nbytes to i64")
-    odd = code.op(f"add i64 {wide}, -1")
+    code = Code(m, "MASK", "check_bounds", f"{LANES}, i32 %nbytes", "noinline cold")
+    good = code.variable("MASK", "0")
+    wide = code.wide("%nbytes")
+    align = code.alignment(wide)
+    odd = code.op(f"add i64 {align}, -1")
     limit = code.load("block", "shared_bytes", 64)
-    places = code.field("warp", "addresses")
-
-    def fault(kind: Fault, lane: str, address: str) -> None:
-        code.do(
-            f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
-            f"i32 {lane}, i64 {address}, i32 %nbytes, i64 {limit})"
-        )
 
     def check(lane: str) -> None:
-        address = code.op(f"load i64, ptr {_place(code, places, lane)}")
+        address = code.lane_address(lane)
         last = code.op(f"add i64 {address}, {wide}")
         inside = code.op(f"icmp ule i64 {last}, {limit}")
         start = code.op(f"icmp ult i64 {address}, {limit}")
         rest = code.op(f"and i64 {address}, {odd}")
 
-        def right() -> None:
-            bit = code.op(f"shl i32 1, {lane}")
-            code.set(good, code.op(f"or i32 {code.get(good)}, {bit}"))
-
         def aligned() -> None:
             code.when(
                 code.op(f"icmp eq i64 {rest}, 0"),
-                right,
-                lambda: fault(Fault.MISALIGNED, lane, address),
+                lambda: code.add_lane(good, lane),
+                lambda: code.report_misaligned(lane, address, align),
             )
 
         code.when(
             code.op(f"and i1 {inside}, {start}"),
             aligned,
-            lambda: fault(Fault.SHARED, lane, address),
+            lambda: code.report(Fault.SHARED, lane, address, "%nbytes", code.as_extra(limit)),
         )
 
     code.each_lane("%mask", check)
-    code.do(f"ret i32 {code.get(good)}")
+    code.do(f"ret MASK {code.get(good)}")
     return code.text
 
 
-def _place(code: Code, table: str, lane: str) -> str:
-    return code.at(table, code.op(f"zext i32 {lane} to i64"), 8)
-
-
-def _check_sized(how: int, nbytes: int) -> str:
+def _check_sized(m: Machine, how: int, nbytes: int) -> str:
     """The checks for one kind and size: first all lanes are looked at, then all are noted."""
-    code = Code("i32", check_name(how, nbytes), _LANES, "noinline")
-    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret i32 0"))
-    good = code.variable("i32", "%mask")
-    places = code.field("warp", "addresses")
-    addresses = code.op(f"load <32 x i64>, ptr {places}, align 64")
+    code = Code(m, "MASK", check_name(how, nbytes), LANES, "noinline")
+    code.when(code.is_empty("%mask"), lambda: code.leave("ret MASK 0"))
+    good = code.variable("MASK", "%mask")
+    addresses = code.op(f"load <W x i64>, ptr {code.field('warp', 'addresses')}, align 64")
     high, every = (reduce_lanes(code, name, addresses) for name in ("umax", "or"))
     room = code.op(f"sub i64 {code.load('block', 'shared_bytes', 64)}, {nbytes}")
     outside = code.op(f"icmp sgt i64 {high}, {room}")
     wild = code.op(f"icmp slt i64 {high}, 0")
-    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {nbytes - 1}')}, 0")
+    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {m.align(nbytes) - 1}')}, 0")
     wrong = code.op(f"or i1 {code.op(f'or i1 {outside}, {wild}')}, {odd}")
-    bounds = f"call i32 @check_bounds({_LANES}, i32 {nbytes})"
+    bounds = f"call MASK @check_bounds({LANES}, i32 {nbytes})"
     code.when(wrong, lambda: code.set(good, code.op(bounds)))
     shadows = _Shadows(code, how, nbytes)
     mask = code.get(good)
     leaders, grouped = groups(code, addresses, mask) if how == LOAD else (mask, "0")
-    code.each_lane(leaders, lambda lane: shadows.look(_offset(code, places, lane)))
-    code.when(shadows.is_suspicious(), lambda: _judge_each(code, places, mask, how, nbytes))
+    code.each_lane(leaders, lambda lane: shadows.look(code.lane_address(lane)))
+    code.when(shadows.is_suspicious(), lambda: _judge_each(code, mask, how, nbytes))
     if how == STORE:
         some = code.op(f"icmp ne i32 {code.load('block', 'flight_count')}, 0")
-        code.when(some, lambda: _check_flights(code, places, mask, nbytes))
+        code.when(some, lambda: _check_flights(code, mask, nbytes))
     code.each_lane(
         leaders,
         lambda lane: shadows.note(
-            _offset(code, places, lane), *shadows.who(lane, grouped if how == LOAD else "")
+            code.lane_address(lane), *shadows.who(lane, grouped if how == LOAD else "")
         ),
     )
-    _finish(code, addresses, places)
-    code.do(f"ret i32 {mask}")
+    save_hosts(code, addresses, code.load("block", "shared", 64))
+    code.do(f"ret MASK {mask}")
     return code.text
-
-
-def _offset(code: Code, places: str, lane: str) -> str:
-    return code.op(f"load i64, ptr {_place(code, places, lane)}")
 
 
 def reduce_lanes(code: Code, how: str, addresses: str) -> str:
     """umin, umax or or of the addresses of the lanes of %mask."""
     otherwise = "splat (i64 -1)" if how == "umin" else "zeroinitializer"
-    here = code.op("bitcast i32 %mask to <32 x i1>")
-    chosen = code.op(f"select <32 x i1> {here}, <32 x i64> {addresses}, <32 x i64> {otherwise}")
-    return code.op(f"call i64 @llvm.vector.reduce.{how}.v32i64(<32 x i64> {chosen})")
+    here = code.op("bitcast MASK %mask to <W x i1>")
+    chosen = code.op(f"select <W x i1> {here}, <W x i64> {addresses}, <W x i64> {otherwise}")
+    return code.op(f"call i64 @llvm.vector.reduce.{how}.vWi64(<W x i64> {chosen})")
 
 
-def _check_flights(code: Code, places: str, mask: str, nbytes: int) -> None:
+def _check_flights(code: Code, mask: str, nbytes: int) -> None:
     code.each_lane(
         mask,
         lambda lane: code.do(
-            f"call void @check_flights(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
-            f"i64 {_offset(code, places, lane)}, i32 {nbytes})"
+            f"call void @check_flights(ptr %block, ptr %warp, i32 %site, i32 {lane}, "
+            f"i64 {code.lane_address(lane)}, i32 {nbytes})"
         ),
     )
 
 
-def _judge_each(code: Code, places: str, mask: str, how: int, nbytes: int) -> None:
+def _judge_each(code: Code, mask: str, how: int, nbytes: int) -> None:
     code.each_lane(
         mask,
         lambda lane: code.do(
-            f"call void @judge(ptr %block, ptr %warp, i32 %line, i32 {lane}, "
-            f"i64 {_offset(code, places, lane)}, i32 {nbytes}, i32 {how})"
+            f"call void @judge(ptr %block, ptr %warp, i32 %site, i32 {lane}, "
+            f"i64 {code.lane_address(lane)}, i32 {nbytes}, i32 {how})"
         ),
     )
 
 
 def groups(code: Code, addresses: str, mask: str) -> tuple[str, str]:
     """Lanes that load from elsewhere than the lane before, and those whose followers do not."""
-    picks = ", ".join(f"i32 {max(lane - 1, 0)}" for lane in range(32))
-    before = code.op(
-        f"shufflevector <32 x i64> {addresses}, <32 x i64> poison, <32 x i32> <{picks}>"
-    )
-    same = code.op(f"icmp eq <32 x i64> {addresses}, {before}")
-    bits = code.op(f"bitcast <32 x i1> {same} to i32")
-    both = code.op(f"and i32 {mask}, {code.op(f'shl i32 {mask}, 1')}")
-    follows = code.op(f"and i32 {bits}, {both}")
-    leaders = code.op(f"and i32 {mask}, {code.op(f'xor i32 {follows}, -1')}")
-    return leaders, code.op(f"lshr i32 {follows}, 1")
-
-
-def _finish(code: Code, addresses: str, places: str) -> None:
-    base = code.load("block", "shared", 64)
-    one = code.op(f"insertelement <32 x i64> poison, i64 {base}, i32 0")
-    spread = code.op(
-        f"shufflevector <32 x i64> {one}, <32 x i64> poison, <32 x i32> zeroinitializer"
-    )
-    code.do(f"store <32 x i64> {code.op(f'add <32 x i64> {addresses}, {spread}')}, ptr {places}")
+    before_lane = [max(lane - 1, 0) for lane in range(code.machine.width)]
+    picks = code.machine.constants("i32", before_lane)
+    before = code.op(f"shufflevector <W x i64> {addresses}, <W x i64> poison, <W x i32> {picks}")
+    same = code.op(f"icmp eq <W x i64> {addresses}, {before}")
+    bits = code.op(f"bitcast <W x i1> {same} to MASK")
+    both = code.op(f"and MASK {mask}, {code.op(f'shl MASK {mask}, 1')}")
+    follows = code.op(f"and MASK {bits}, {both}")
+    return code.without(mask, follows), code.op(f"lshr MASK {follows}, 1")
 
 
 class _Shadows:
@@ -228,10 +210,7 @@ class _Shadows:
         self.newest = code.variable(self.shape, "zeroinitializer")
 
     def _spread(self, value: str) -> str:
-        code, shape = self.code, self.shape
-        one = code.op(f"insertelement {shape} poison, i32 {value}, i32 0")
-        zeroes = f"<{self.nbytes} x i32> zeroinitializer"
-        return code.op(f"shufflevector {shape} {one}, {shape} poison, {zeroes}")
+        return self.code.spread("i32", value, self.nbytes)
 
     def who(self, lane: str, grouped: str) -> tuple[str, str]:
         """The number of a lane's thread and the word that notes an access by it.
@@ -239,12 +218,11 @@ class _Shadows:
         Of a lane in the mask `grouped`, which stands for several, -1 and the word of the warp.
         """
         code = self.code
-        id = code.op(f"or i32 {code.op(f'shl i32 {self.warp}, 5')}, {lane}")
+        id = code.op(f"or i32 {code.op(f'shl i32 {self.warp}, {code.machine.shift}')}, {lane}")
         own = code.op(f"or i32 {self.before if self.how == TOUCH else self.now}, {id}")
         if not grouped:
             return id, own
-        bit = code.op(f"and i32 {code.op(f'lshr i32 {grouped}, {lane}')}, 1")
-        several = code.op(f"icmp ne i32 {bit}, 0")
+        several = code.has_lane(grouped, lane)
         return (
             code.op(f"select i1 {several}, i32 -1, i32 {id}"),
             code.op(f"select i1 {several}, i32 {self.together}, i32 {own}"),
@@ -295,7 +273,7 @@ class _Shadows:
         reader = code.op(f"and {shape} {r}, splat (i32 {(1 << ID_BITS) - 1})")
         same = code.op(f"icmp eq {shape} {reader}, {ids}")
         alone = code.op(f"or {flags} {old}, {same}")
-        of_thread = code.op(f"lshr {shape} {reader}, splat (i32 5)")
+        of_thread = code.op(f"lshr {shape} {reader}, splat (i32 {code.machine.shift})")
         of_warp = code.op(f"sub {shape} {reader}, splat (i32 {OF_WARP})")
         one = code.op(f"icmp eq {shape} {of_thread}, {warps}")
         several = code.op(f"icmp eq {shape} {of_warp}, {warps}")
@@ -307,11 +285,11 @@ class _Shadows:
         code.do(f"store {shape} {value}, ptr {place}, align 4")
 
 
-def _judge() -> str:
+def _judge(m: Machine) -> str:
     """Reports what is wrong with one thread's access, byte by byte, if anything is."""
     code = Code(
-        "void", "judge",
-        "ptr %block, ptr %warp, i32 %line, i32 %lane, i64 %address, i32 %nbytes, i32 %how",
+        m, "void", "judge",
+        "ptr %block, ptr %warp, i32 %site, i32 %lane, i64 %address, i32 %nbytes, i32 %how",
         "noinline cold",
     )  # fmt: skip
     written, read = code.pointer("block", "written"), code.pointer("block", "read")
@@ -320,16 +298,13 @@ def _judge() -> str:
     is_plain = code.op(f"icmp ne i32 %how, {TOUCH}")
 
     def fault(kind: Fault, extra: str) -> None:
-        code.do(
-            f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
-            f"i32 %lane, i64 %address, i32 %nbytes, i64 {extra})"
-        )
+        code.report(kind, "%lane", "%address", "%nbytes", extra)
         code.leave("ret void")
 
     def race(word: str, was_read: int) -> None:
         id = code.op(f"zext i32 {code.op(f'and i32 {word}, {(1 << ID_BITS) - 1}')} to i64")
         found = code.op(f"call i1 @races(ptr %block, ptr %warp, i32 %lane, i32 {word})")
-        extra = code.op(f"or i64 {id}, {was_read << 32}")
+        extra = code.as_extra(code.op(f"or i64 {id}, {was_read << 32}"))
         if was_read:
             code.when(found, lambda: fault(Fault.RACE, extra))
             return
@@ -364,13 +339,12 @@ def _judge() -> str:
 def holds_value(code: Code, there: str) -> str:
     """Whether all that a lane stores is at `there` already. Elements of all lanes lie together."""
     nbytes = code.op(f"call i32 @llvm.umax.i32(i32 {code.load('block', 'element')}, i32 1)")
-    wide = code.op(f"zext i32 {nbytes} to i64")
-    lane = code.op("zext i32 %lane to i64")
+    wide, lane = code.wide(nbytes), code.wide("%lane")
     differ = code.variable("i32", "0")
 
     def compare(i: str) -> None:
-        part = code.op(f"zext i32 {i} to i64")
-        row = code.op(f"add i64 {code.op(f'shl i64 {part}, 5')}, {lane}")
+        part = code.wide(i)
+        row = code.op(f"add i64 {code.op(f'shl i64 {part}, {code.machine.shift}')}, {lane}")
         mine = code.at(code.field("warp", "data"), code.op(f"mul i64 {row}, {wide}"))
         other = code.at(there, code.op(f"mul i64 {part}, {wide}"))
         found = code.op(f"call i32 @memcmp(ptr {mine}, ptr {other}, i64 {wide})")
@@ -380,21 +354,22 @@ def holds_value(code: Code, there: str) -> str:
     return code.op(f"icmp eq i32 {code.get(differ)}, 0")
 
 
-def _races() -> str:
+def _races(m: Machine) -> str:
     """Whether a noted access by another thread is ordered by nothing before this one."""
-    code = Code("i1", "races", "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
+    code = Code(m, "i1", "races", "ptr %block, ptr %warp, i32 %lane, i32 %word", "noinline")
     warp = code.load("warp", "number")
     stamp = code.op(f"lshr i32 %word, {ID_BITS}")
     id = code.op(f"and i32 %word, {(1 << ID_BITS) - 1}")
-    mine = code.op(f"or i32 {code.op(f'shl i32 {warp}, 5')}, %lane")
+    mine = code.op(f"or i32 {code.op(f'shl i32 {warp}, {m.shift}')}, %lane")
     barrier = code.load("block", "barrier_stamp")
-    place = code.at("%block", BLOCK["warp_stamps"])
-    own = code.op(f"load i32, ptr {code.at(place, code.op(f'zext i32 {warp} to i64'), 4)}")
+    own = code.op(f"load i32, ptr {code.slot('block', 'warp_stamps', warp)}")
     later = code.op(f"icmp ugt i32 {own}, {barrier}")
     newest = code.op(f"select i1 {later}, i32 {own}, i32 {barrier}")
-    near = code.op(f"icmp eq i32 {code.op(f'lshr i32 {id}, 5')}, {warp}")
+    near = code.op(f"icmp eq i32 {code.op(f'lshr i32 {id}, {m.shift}')}, {warp}")
     group = code.op(f"icmp eq i32 {code.op(f'sub i32 {id}, {OF_WARP}')}, {warp}")
     same_warp = code.op(f"or i1 {near}, {group}")
+    # What one counter steps through is in the order of the program.
+    newest = newest if m.has_lane_counters else "-1"
     since = code.op(f"select i1 {same_warp}, i32 {newest}, i32 {barrier}")
     unordered = code.op(f"icmp ugt i32 {stamp}, {since}")
     other = code.op(f"icmp ne i32 {id}, {mine}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from treadle.emulate.ptx.global_rows import ENTRIES, LAST_EPOCH, PADDING
+from treadle.emulate.simt.global_rows import ENTRIES, LAST_EPOCH, PADDING
 from treadle.forks import fork_safe
 
 if TYPE_CHECKING:

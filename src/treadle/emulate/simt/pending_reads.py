@@ -1,30 +1,34 @@
 """Pending reads: of shared memory, after the instruction that asked for them, as LLVM IR.
 
-wgmma and bulk copies out of shared memory read it until they are waited for. Here they read it at
-once; the pieces that they read are kept in the Block until the wait, and whoever writes there
-before is at fault. A piece is (first byte, behind the last, warp, number of its group and kind).
+What is read by somebody else than the thread (a matrix unit, a copy engine) is read until it is
+waited for. Here it is read at once; the pieces are kept in the Block until the wait, and whoever
+writes there before is at fault. A piece is (first byte, behind the last, warp, number of its group
+and kind). There are two kinds, 0 and 1, that a front end gives a meaning.
 """
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.machine import FLIGHT_BYTES, FLIGHTS, WARP, Fault
+from typing import TYPE_CHECKING
 
-__all__ = ["BULK", "FLIGHT_SYMBOLS", "MATRICES", "flight_functions"]
+from treadle.emulate.simt.code import Code
+from treadle.emulate.simt.machine import FLIGHT_BYTES, FLIGHTS, Fault
 
-FLIGHT_SYMBOLS = ("treadle_ptx_flight_start", "treadle_ptx_flight_wait")
-MATRICES, BULK = 0, 1  # kinds: wgmma, and cp.async.bulk with groups
+if TYPE_CHECKING:
+    from treadle.emulate.simt.machine import Machine
+
+__all__ = ["FLIGHT_SYMBOLS", "flight_functions"]
+
+FLIGHT_SYMBOLS = ("treadle_simt_flight_start", "treadle_simt_flight_wait")
 _LOW, _HIGH, _WARP, _GROUP = 0, 8, 16, 20
 
 
-def flight_functions() -> list[str]:
+def flight_functions(m: Machine) -> list[str]:
     """The definitions of FLIGHT_SYMBOLS, and the check for stores."""
-    return [_start(), _wait(), _check()]
+    return [_start(m), _wait(m), _check(m)]
 
 
 def _record(code: Code, number: str) -> str:
-    wide = code.op(f"zext i32 {number} to i64")
-    place = code.op(f"mul i64 {wide}, {FLIGHT_BYTES}")
+    place = code.op(f"mul i64 {code.wide(number)}, {FLIGHT_BYTES}")
     return code.at(code.field("block", "flights"), place)
 
 
@@ -34,19 +38,17 @@ def _word(code: Code, record: str, place: int, bits: int = 32) -> str:
 
 def _group(code: Code) -> str:
     """How many groups of a kind the warp has closed, twice, plus the kind."""
-    place = code.at("%warp", WARP["flight_groups"])
-    wide = code.op("zext i32 %kind to i64")
-    count = code.op(f"load i32, ptr {code.at(place, wide, 4)}")
+    count = code.op(f"load i32, ptr {code.slot('warp', 'flight_groups', '%kind')}")
     return code.op(f"or i32 {code.op(f'shl i32 {count}, 1')}, %kind")
 
 
-def _start() -> str:
+def _start(m: Machine) -> str:
     """A piece is read from now on; one that touches the last of the same group is added to it."""
     code = Code(
-        "void", "treadle_ptx_flight_start",
-        "ptr %block, ptr %warp, i32 %mask, i32 %kind, i64 %low, i64 %high", "noinline",
+        m, "void", "treadle_simt_flight_start",
+        "ptr %block, ptr %warp, MASK %mask, i32 %kind, i64 %low, i64 %high", "noinline",
     )  # fmt: skip
-    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret void"))
+    code.when(code.is_empty("%mask"), lambda: code.leave("ret void"))
     group, mine = _group(code), code.load("warp", "number")
     count = code.load("block", "flight_count")
 
@@ -82,13 +84,13 @@ def _start() -> str:
     return code.text
 
 
-def _wait() -> str:
+def _wait(m: Machine) -> str:
     """All but the `newest` groups of a kind have been read; with a mask of 0 nobody waits."""
     code = Code(
-        "void", "treadle_ptx_flight_wait",
-        "ptr %block, ptr %warp, i32 %mask, i32 %kind, i32 %newest", "noinline",
+        m, "void", "treadle_simt_flight_wait",
+        "ptr %block, ptr %warp, MASK %mask, i32 %kind, i32 %newest", "noinline",
     )  # fmt: skip
-    code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret void"))
+    code.when(code.is_empty("%mask"), lambda: code.leave("ret void"))
     bound = code.op(f"sub i32 {_group(code)}, {code.op('shl i32 %newest, 1')}")
     mine = code.load("warp", "number")
     left = code.variable("i32", "0")
@@ -115,13 +117,13 @@ def _wait() -> str:
     return code.text
 
 
-def _check() -> str:
+def _check(m: Machine) -> str:
     """Reports a store of `nbytes` at an offset of shared memory that is still being read."""
     code = Code(
-        "void", "check_flights",
-        "ptr %block, ptr %warp, i32 %line, i32 %lane, i64 %address, i32 %nbytes", "noinline",
+        m, "void", "check_flights",
+        "ptr %block, ptr %warp, i32 %site, i32 %lane, i64 %address, i32 %nbytes", "noinline",
     )  # fmt: skip
-    last = code.op(f"add i64 %address, {code.op('zext i32 %nbytes to i64')}")
+    last = code.op(f"add i64 %address, {code.wide('%nbytes')}")
 
     def look(number: str) -> None:
         record = _record(code, number)
@@ -129,11 +131,8 @@ def _check() -> str:
         behind = code.op(f"icmp ugt i64 {last}, {_word(code, record, _LOW, 64)}")
 
         def fault() -> None:
-            who = code.op(f"zext i32 {_word(code, record, _WARP)} to i64")
-            code.do(
-                f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(Fault.IN_FLIGHT)}, "
-                f"i32 %line, i32 %lane, i64 %address, i32 %nbytes, i64 {who})"
-            )
+            who = code.as_extra(_word(code, record, _WARP), "i32")
+            code.report(Fault.IN_FLIGHT, "%lane", "%address", "%nbytes", who)
             code.leave("ret void")
 
         code.when(code.op(f"and i1 {before}, {behind}"), fault)
