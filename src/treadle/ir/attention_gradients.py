@@ -154,6 +154,8 @@ def unit_for(found: Gradients, units: Iterable[MatrixUnit]) -> MatrixUnit | None
     if any(n % EACH or n > LONGEST for n in lengths) or min(lines) < EACH:
         return None
     for unit in units:
+        if unit.load is None:
+            continue  # sums of one product would be no words of the next
         is_wide = all(total.dtype is unit.sums for total in totals)
         fits = unit.dtype.bits == 16 and all(is_narrow(f, unit.dtype) for f in factors)
         if is_wide and fits and all(_may_round(one, unit.dtype) for one in sums):
