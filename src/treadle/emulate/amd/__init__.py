@@ -1,0 +1,1 @@
+"""AMD's machine code on the SIMT core: see docs/design/amd-emulation.md."""
