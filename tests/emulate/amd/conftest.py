@@ -1,5 +1,8 @@
 """Kernels of treadle's and of LLVM IR, as AMD machine code in emulated memory, on arrays."""
 
+import math
+import struct
+
 import numpy as np
 import pytest
 
@@ -7,7 +10,17 @@ from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd.dispatch import Dispatch
 from treadle.emulate.machine.memory import AddressSpace, MemoryObject, Permission
+from treadle.engine.realized import current
+from treadle.ir.elementwise import numpy_dtype
+from treadle.ir.loops import loop_size
+from treadle.ir.node import Op
+from treadle.ir.shape import size_max
+from treadle.lower.linearize import param_bytes
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.render.amdgpu import AMDGPURenderer
 from treadle.runtime.hardware.codeobject import link
+from treadle.schedule.passes import schedule
 from treadle.target import amd_target
 
 PAGE = 4096
@@ -70,3 +83,39 @@ def machine(compile_ir):
 def compile_for(chip, text):
     """The object file of LLVM IR."""
     return LLVMCompiler(amd_target(chip)).compile(text)
+
+
+def run_tensor(machine, chip, tensor):
+    """The value of a lazy tensor, by kernels that a chip's machine code is made of."""
+    target = amd_target(chip)
+    root = current([tensor.node])[0][0]
+    renderer, compiler = AMDGPURenderer(target), LLVMCompiler(target)
+    places, sizes = {}, {}
+
+    def key(node):
+        return node.arg.token if node.op is Op.BUFFER else node
+
+    for kernel in schedule((root,), "CPU", target)[0]:
+        ast, _ = optimize(kernel.ast, target)
+        lowered = lower(ast, len(kernel.buffers), target)
+        assert not lowered.variables
+        slots = []
+        for node in kernel.buffers:
+            if key(node) not in places:
+                given = node.op is Op.BUFFER and node.arg.token.memory
+                count = math.prod(map(size_max, node.shape)) if not given else 0
+                data = given.array().tobytes() if given else bytes(count * node.dtype.itemsize)
+                places[key(node)], sizes[key(node)] = machine.put(data), len(data)
+            slots.append(places[key(node)])
+        slots += [machine.put(bytes(param_bytes(param))) for param in lowered.scratch]
+        code = machine.load(compiler.compile(renderer.render("k", lowered.phases, ())))
+        for number, phase in enumerate(lowered.phases):
+            kernargs = struct.pack(
+                f"<{len(phase.params)}Q", *(slots[param.arg.slot] for param, _ in phase.params)
+            )
+            groups = (loop_size(*phase.grid), 1, 1)
+            machine.launch(code, f"k_{number}", groups, (phase.launched, 1, 1), kernargs)
+    out = key(kernel.buffers[kernel.writes[0]])
+    data = machine.space.read(places[out], sizes[out])
+    kind = numpy_dtype(root.dtype)
+    return np.frombuffer(data, kind).reshape(tensor.shape)
