@@ -1,1 +1,1 @@
-"""AMD's machine code on the SIMT core: see docs/design/amd-emulation.md."""
+"""An AMD GPU in software, written from LLVM's tables: so far, machine code to instructions."""
