@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-
 from tests.render.corpus import CORPUS
 
 from .conftest import run_tensor

@@ -13,7 +13,9 @@ target triple = "amdgcn-amd-amdhsa"
 declare i32 @llvm.amdgcn.workitem.id.x()
 declare i32 @llvm.amdgcn.workgroup.id.x()
 """
-SUM = HEAD + """
+SUM = (
+    HEAD
+    + """
 define amdgpu_kernel void @k(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrspace(1) %r) #0 {
   %i = call i32 @llvm.amdgcn.workitem.id.x()
   %g = call i32 @llvm.amdgcn.workgroup.id.x()
@@ -30,6 +32,7 @@ define amdgpu_kernel void @k(ptr addrspace(1) %a, ptr addrspace(1) %b, ptr addrs
 }
 attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-dispatch-ptr" }
 """
+)
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -38,6 +41,8 @@ def test_an_elementwise_kernel_runs_from_its_machine_code(machine, chip):
     rng = np.random.default_rng(1)
     a, b = rng.random((2, 256), np.float32)
     places = [gpu.put(array.tobytes()) for array in (a, b, np.zeros_like(a))]
-    gpu.launch(gpu.load(compile_for(chip, SUM)), "k", (4, 1, 1), (64, 1, 1), struct.pack("<3Q", *places))
+    gpu.launch(
+        gpu.load(compile_for(chip, SUM)), "k", (4, 1, 1), (64, 1, 1), struct.pack("<3Q", *places)
+    )
     found = np.frombuffer(gpu.space.read(places[2], a.nbytes), np.float32)
     np.testing.assert_array_equal(found, a + b)

@@ -1,1 +1,1 @@
-"""An AMD GPU in software, written from LLVM's tables: so far, machine code to instructions."""
+"""An AMD GPU in software, from LLVM's tables: machine code, decoded and run on the SIMT core."""

@@ -35,9 +35,7 @@ _MOST_CODE = 1 << 20  # bytes from the entry on that tell programs apart
 class Executor:
     """Runs dispatches. `threads` and `checks_races` are as in simt.execute.Program."""
 
-    def __init__(
-        self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False
-    ) -> None:
+    def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
         self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
         self._programs: dict[tuple, Program[Translation]] = {}
 

@@ -372,7 +372,9 @@ def _class(kind: str) -> None:
         is_zero = x.compare(whole, "eq", rest, x.const(whole, 0))
         by_sign = lambda low, high: x.select("u32", negative, const(low), const(high))
         quiet = x.compare(whole, "ne", x.bits(value, fraction - 1, 1, whole), x.const(whole, 0))
-        special = x.select("u32", is_zero, by_sign(2, 9), x.select("u32", quiet, const(1), const(0)))
+        special = x.select(
+            "u32", is_zero, by_sign(2, 9), x.select("u32", quiet, const(1), const(0))
+        )
         tiny = x.select("u32", is_zero, by_sign(5, 6), by_sign(4, 7))
         number = by_sign(3, 8)
         low = x.compare(whole, "eq", exponent, x.const(whole, 0))
@@ -439,9 +441,7 @@ def _div_fmas(kind: str) -> None:
         value = w.x.call(kind, "fma", a, b, c)
         # What was scaled tells which way: a quotient that is large was made smaller.
         large = w.x.compare("u32", "ugt", _exponent(w, kind, c), w.x.const("u32", _BIAS[kind]))
-        moved = w.x.select(
-            kind, large, _scale(w, kind, value, step), _scale(w, kind, value, -step)
-        )
+        moved = w.x.select(kind, large, _scale(w, kind, value, step), _scale(w, kind, value, -step))
         w.result(kind, w.x.select(kind, w.mask_lanes(VCC), moved, value))
 
 
@@ -581,8 +581,6 @@ _dot("v_dot4_u32_u8", "u")
 def _dot_halves(w: Wave) -> None:
     x, total = w.x, _to(w, "f32", "f64", w.source("src2", "f32"))
     for half in range(2):
-        a, b = (
-            _to(w, "f16", "f64", packed_source(w, f"src{i}", "f16", i, half)) for i in range(2)
-        )
+        a, b = (_to(w, "f16", "f64", packed_source(w, f"src{i}", "f16", i, half)) for i in range(2))
         total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
     w.result("f32", _to(w, "f64", "f32", total))

@@ -96,7 +96,8 @@ def _function(w: Wave, unit: _Unit, name: str, kinds: tuple[str, str]) -> str:
     )
     return w.e.need(
         name,
-        _table(f"{name}.factors", factors) + _table(f"{name}.totals", totals)
+        _table(f"{name}.factors", factors)
+        + _table(f"{name}.totals", totals)
         + f"""define internal void @{name}(ptr %a, ptr %b, ptr %d) noinline {{
 entry:
   br label %element
@@ -157,7 +158,7 @@ def _multiply(w: Wave, unit: _Unit) -> None:
     signs = m.get("neg_lo", 0)
     kinds = (unit.kind, unit.kind)
     if unit.kind == "i8" and w.name.endswith("iu8"):
-        kinds = tuple("i8" if signs >> i & 1 else "u8" for i in range(2))  # type: ignore[assignment]
+        kinds = ("i8" if signs & 1 else "u8", "i8" if signs & 2 else "u8")
     elif signs or m.get("neg_hi"):
         raise Unsupported(f"{w.item.operation} with neg")
     factors, totals = (_registers(unit, of_total=flag) for flag in (False, True))

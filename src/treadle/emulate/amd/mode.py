@@ -17,7 +17,8 @@ _FLUSHES_RESULTS, _FLUSHES_SOURCES = (0, 1), (0, 2)
 @dataclass(frozen=True)
 class Mode:
     """Two bits each: `round32` and `round64` (of 16 and 64 bits too; 0 is to the nearest even),
-    `denormal32` and `denormal64` (0 flushes all, 1 results, 2 sources, 3 nothing)."""
+    `denormal32` and `denormal64` (0 flushes all, 1 results, 2 sources, 3 nothing).
+    """
 
     round32: int = 0
     round64: int = 0

@@ -244,8 +244,8 @@ def _perm(w: Wave, a: str, b: str, c: str) -> str:
     for i in range(4):
         choice = x.bits(c, 8 * i, 8)
         count = x.op("u32", "mul", x.op("u32", "and", choice, x.const("u32", 7)), x.const("u32", 8))
-        byte = x.bits(x.resize("u64", "u32", x.op("u64", "lshr", wide,
-                                                  x.resize("u32", "u64", count))), 0, 8)  # fmt: skip
+        moved = x.op("u64", "lshr", wide, x.resize("u32", "u64", count))
+        byte = x.bits(x.resize("u64", "u32", moved), 0, 8)
         # 8 to 11 are the signs of bytes 1, 3, 5 and 7; 12 is 0, and what is more all ones.
         sign_at = x.op("u32", "mul", x.op("u32", "and", choice, x.const("u32", 3)),
                        x.const("u32", 16))  # fmt: skip
@@ -625,4 +625,3 @@ for _name in ("mad_u16", "mad_i16"):
 @MEANINGS.of("v_pack_b32_f16")
 def _pack(w: Wave) -> None:
     w.set_bits(32, join(w, w.raw_signed("src0"), w.raw_signed("src1")))
-

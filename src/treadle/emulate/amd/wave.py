@@ -57,7 +57,7 @@ class Wave:
         self.item, self.address = item, address
         self.name = canonical(item.operation)
         self.lanes = self.e.mask
-        self._dpp: tuple[list[int], list[bool]] | None = None
+        self._dpp: tuple[list[int], list[int]] | None = None
         if "dpp_ctrl" in item.modifiers or "dpp8" in item.modifiers:
             self._start_dpp()
 
@@ -323,7 +323,9 @@ class Wave:
         if not fields.get("fi"):
             order = e.machine.constants("i32", lanes)
             shape = e.lanes("i1")
-            active = e.op(f"shufflevector {shape} {e.mask}, {shape} poison, {e.lanes('i32')} {order}")
+            active = e.op(
+                f"shufflevector {shape} {e.mask}, {shape} poison, {e.lanes('i32')} {order}"
+            )
             valid = self.x.both(valid, active)
         self._dpp = (lanes, inside)
         self._dpp_valid = valid
