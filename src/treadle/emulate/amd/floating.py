@@ -107,6 +107,43 @@ for _kind in _KINDS:
         simple(f"v_{_name}_{_kind}", _kind, (_kind,), _in(_wide, _kind, _round))
 
 
+def _ieee_extreme(kind: str, is_max: bool) -> Callable[..., str]:
+    """The same, but what is no number wins."""
+
+    def compute(w: Wave, a: str, b: str) -> str:
+        found = _extreme(kind, is_max)(w, a, b)
+        for value in (b, a):
+            found = w.x.select(kind, w.x.compare(kind, "uno", value, value), value, found)
+        return found
+
+    return compute
+
+
+for _kind in _KINDS:
+    for _name, _is_max in (("minimum", False), ("maximum", True)):
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, _ieee_extreme(_kind, _is_max))
+
+
+def _mad(w: Wave, a: str, b: str, c: str) -> str:
+    """A product that is rounded before the sum; denormals are 0 whatever MODE says."""
+    flush = w.without_denormals
+    product = flush("f32", w.x.op("f32", "fmul", flush("f32", a), flush("f32", b)))
+    return flush("f32", w.x.op("f32", "fadd", product, flush("f32", c)))
+
+
+simple("v_mad_f32", "f32", ("f32",) * 3, _mad)
+
+
+@MEANINGS.of("v_mac_f32", "v_madmk_f32", "v_madak_f32")
+def _mad_short(w: Wave) -> None:
+    a, b = w.source("src0", "f32"), w.source("src1", "f32")
+    if w.name == "v_mac_f32":
+        w.result("f32", _mad(w, a, b, w.destination("f32")))
+        return
+    k = w.source("imm", "f32")
+    w.result("f32", _mad(w, *((a, b, k) if "madak" in w.name else (a, k, b))))
+
+
 def _no_zero_times(w: Wave, a: str, b: str) -> str:
     """A product that is 0 where one of them is, whatever the other."""
     x, zero = w.x, w.x.const("f32", 0.0)

@@ -20,6 +20,7 @@ SCALARS, VECTORS = 124, 256
 TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
 NO_WAIT = Fault.FIRST_OWN + 1
+_MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
 _OTHERS = ("m0", "scc", "exec_hi")
 
 
@@ -31,7 +32,11 @@ def _machine(width: int) -> Machine:
         width,
         has_lane_counters=False,
         most_align=4,
-        warp=(*((name, 4) for name in scalars), *((name, 4 * width) for name in vectors)),
+        warp=(
+            *((name, 4) for name in scalars),
+            *((name, 4 * width) for name in vectors),
+            *((f"matrix_{letter}", 4 * _MATRIX * width) for letter in "abd"),
+        ),
     )
 
 

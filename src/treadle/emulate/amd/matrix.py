@@ -164,9 +164,9 @@ def _multiply(w: Wave, unit: _Unit) -> None:
     factors, totals = (_registers(unit, of_total=flag) for flag in (False, True))
     third = operands.get("src2") or operands["vdst"]
     is_constant = third.kind.name in ("CONSTANT", "LITERAL")
-    a = _spill(w, operands["src0"], factors, "addresses")
-    b = _spill(w, operands["src1"], factors, "hosts")
-    d = _spill(w, third, totals, "data", is_constant=is_constant)
+    a = _spill(w, operands["src0"], factors, "matrix_a")
+    b = _spill(w, operands["src1"], factors, "matrix_b")
+    d = _spill(w, third, totals, "matrix_d", is_constant=is_constant)
     name = f"{w.name}_{w.chip.generation}_{kinds[0]}_{kinds[1]}"
     function = _function(w, unit, name, kinds)
     # EXEC does not matter.

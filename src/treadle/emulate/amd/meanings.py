@@ -32,7 +32,8 @@ _OLD = {
     "s_ff1_i32_b32": "s_ctz_i32_b32", "s_ff1_i32_b64": "s_ctz_i32_b64",
     "s_flbit_i32_b32": "s_clz_i32_u32", "s_flbit_i32_b64": "s_clz_i32_u64",
     "v_ffbl_b32": "v_ctz_i32_b32", "v_ffbh_u32": "v_clz_i32_u32",
-    "s_addk_co_i32": "s_addk_i32",
+    "s_addk_co_i32": "s_addk_i32", "v_mad_co_u64_u32": "v_mad_u64_u32",
+    "v_mad_co_i64_i32": "v_mad_i64_i32",
 }  # fmt: skip
 _FORMS = (
     (re.compile(r"^(s_\w+?)n2_(saveexec_)?(b\d+)$"), r"\1_not1_\2\3"),

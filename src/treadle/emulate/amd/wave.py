@@ -242,9 +242,10 @@ class Wave:
 
     def flushed(self, kind: str, value: str) -> str:
         """Denormals as 0 with their sign, where MODE says so of sources."""
-        return self._flush(kind, value) if self.mode.flushes_sources(kind) else value
+        return self.without_denormals(kind, value) if self.mode.flushes_sources(kind) else value
 
-    def _flush(self, kind: str, value: str) -> str:
+    def without_denormals(self, kind: str, value: str) -> str:
+        """Denormals as 0 with their sign."""
         whole = kind.replace("f", "u")
         raw = self.x.cast(kind, whole, value)
         bits = bits_of(kind)
@@ -407,4 +408,4 @@ class Wave:
             value = x.select(kind, positive, value, zero)  # what is no number becomes 0, too
             small = x.compare(kind, "olt", value, one)
             value = x.select(kind, small, value, one)
-        return self._flush(kind, value) if self.mode.flushes_results(kind) else value
+        return self.without_denormals(kind, value) if self.mode.flushes_results(kind) else value
