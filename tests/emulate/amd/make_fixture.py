@@ -20,6 +20,7 @@ from treadle.emulate.amd.table import CHIPS, Row, rows, wave_sizes
 
 FIXTURE = Path(__file__).parent / "instructions.json"
 PER_ENCODING = 12
+LEFT_OUT = ("exp", "image_", "v_mfma_ld_scale")
 
 
 def chosen(chip: str, draw: random.Random) -> list[Row]:
@@ -51,7 +52,7 @@ def main() -> None:
         found[chip] = [
             [code.hex(), normal(text)]
             for code, text in zip(codes, texts, strict=True)
-            if text and not text.strip().startswith(("exp", "image_"))
+            if text and "DP ALU" not in text and not text.strip().startswith(LEFT_OUT)
         ]
     FIXTURE.write_text(json.dumps(found, indent=0) + "\n")
 
