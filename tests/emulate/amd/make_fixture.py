@@ -2,8 +2,9 @@
 
     python -m tests.emulate.amd.make_fixture
 
-The instructions are drawn from the table's rows, a few for each encoding of each chip. Those that
-LLVM rejects, or for which it prints a name where the package prints a number, are left out.
+The instructions are drawn from the table's rows, a few for each encoding of each chip. Left out are
+those that LLVM rejects, those that the package's own decoder rejects (it says how long a sample
+is), and exports and images, whose operands the package does not print as LLVM does.
 """
 
 from __future__ import annotations

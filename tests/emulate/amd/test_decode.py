@@ -18,13 +18,18 @@ from treadle.emulate.amd.text import text
 FIXTURE = json.loads((Path(__file__).parent / "instructions.json").read_text())
 BEHIND = bytes(range(1, 9))  # bytes of the next instruction, which must not matter
 
-# Where the text has a number and LLVM's a name, or LLVM's is not what the machine does.
+# Whose operands are not compared: the mnemonic and the length are.
 OTHER_TEXT = re.compile(
+    # LLVM prints a name where the package prints a number.
     r"s_sendmsg|s_set_gpr_idx|s_waitcnt_depctr|s_wait_alu|s_delay_alu|s_version|s_getreg|s_setreg"
-    r"|s_waitcnt|ds_swizzle|exp|image_"
+    r"|ds_swizzle"
+    # gfx12 keeps s_waitcnt, whose counters the package reads by another layout there than LLVM.
+    r"|s_waitcnt"
+    # Modifiers or suffixes that the package prints otherwise than LLVM: not yet understood.
     r"|v_mfma_scale|v_dot4_u32_u8|v_dot4_i32_i8|v_dot8|v_dot2acc|v_pk_fmac"
-    r"|v_cndmask_b(16|32)_dpp"  # LLVM 22 prints |v18, vcc_lo|
-    r"|v_cvt_pk_(fp8|bf8)_f32_e64_dpp"  # LLVM 22 prints half of quad_perm
+    r"|v_cvt_pk_(fp8|bf8)_f32_e64_dpp"
+    # LLVM 22 prints |v18, vcc_lo| for |v18|, vcc_lo.
+    r"|v_cndmask_b(16|32)_dpp"
 )
 
 
@@ -33,7 +38,7 @@ def same(found: Instruction, expected: str) -> bool:
     mine = normal(text(found))
     if OTHER_TEXT.match(expected):
         names = (mine.split()[0].removesuffix("_e32"), expected.split()[0].removesuffix("_e32"))
-        return names[0] == names[1] or expected.startswith("exp")
+        return names[0] == names[1]
     return mine == expected
 
 

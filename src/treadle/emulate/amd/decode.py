@@ -200,7 +200,7 @@ _FORMATS = ("f8", "f8", "f6", "f6", "f4")
 
 
 def _formats_fit(row: Row, word: int) -> bool:
-    """Whether a row of several with the same fixed bits is the one for this instruction's formats."""
+    """Whether a row is the one for the formats that the instruction says."""
     if not row.operation.endswith("_f8f6f4"):
         return True
     numbers = {f.name: f.read(word) for f in row.numbers}
