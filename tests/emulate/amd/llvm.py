@@ -54,7 +54,7 @@ def disassemble(codes: list[bytes], chip: str) -> list[str | None]:
 
 
 def normal(text: str) -> str:
-    """Text without what LLVM adds as a comment, and with numbers for names of hardware registers."""
+    """Text without LLVM's comments, names of hardware registers and of buffer formats."""
     text = re.sub(r"/\*.*?\*/", "", text.split("//")[0])
-    text = re.sub(r" format:\S+", "", text)
+    text = re.sub(r"hwreg\(\w+", "hwreg(*", re.sub(r" format:\S+", "", text))
     return re.sub(r"\s+", " ", text).strip()

@@ -30,7 +30,7 @@ def sample(row: Row, chip: str, draw: random.Random) -> bytes:
 def _number(field: Field, row: Row, chip: str, draw: random.Random) -> int:
     place = field.of.place
     if field.llvm_class.startswith("KImm"):
-        return 0x12345678 + draw.randrange(1000)
+        return (0x1234 if field.of.bits == 16 else 0x12345678) + draw.randrange(1000)
     if place is Place.IMMEDIATE:
         return _modifier(field, row, generation(chip), draw)
     if place is Place.SOURCE and field.width >= 8:
@@ -66,6 +66,8 @@ def _source(width: int, draw: random.Random) -> int:
 def _modifier(field: Field, row: Row, of: int, draw: random.Random) -> int:
     if field.name == "fi" and field.width == 9:
         return draw.choice([0xE9, 0xEA])
+    if field.name in ("cbsz", "blgp") and row.operation.endswith("_f8f6f4"):
+        return draw.randrange(5)
     if field.name == "dpp_ctrl":
         return draw.choice(_DPP)
     if field.name == "dst_unused":

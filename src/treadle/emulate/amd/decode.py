@@ -134,6 +134,8 @@ class Decoder:
 
     def _read(self, row: Row, word: int, here: bytes, offset: int) -> Instruction | None:
         """The instruction, or None where a field has a number that names nothing."""
+        if not _formats_fit(row, word):
+            return None
         size = row.size
         literal = None
         if any(f.of.place is Place.SOURCE and f.read(word) == LITERAL for f in row.registers):
@@ -191,6 +193,19 @@ class Decoder:
                 return None
             operands[f.name] = found
         return operands
+
+
+# Matrix products whose operands are as wide as the formats that cbsz and blgp say: a row for each.
+_FORMATS = ("f8", "f8", "f6", "f6", "f4")
+
+
+def _formats_fit(row: Row, word: int) -> bool:
+    """Whether a row is the one for the formats that the instruction says."""
+    if not row.operation.endswith("_f8f6f4"):
+        return True
+    numbers = {f.name: f.read(word) for f in row.numbers}
+    formats = [_FORMATS[n] for n in (numbers["cbsz"], numbers["blgp"]) if n < len(_FORMATS)]
+    return len(formats) == 2 and f"_{'_'.join(formats)}_" in row.name
 
 
 def _addresses(row: Row, word: int, generation: int) -> int:

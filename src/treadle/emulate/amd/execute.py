@@ -13,6 +13,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.machine import front_end
+from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.program import Kernel, translate
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
@@ -47,6 +48,8 @@ class Executor:
                     f"a grid of {dispatch.work_items} work items in workgroups of "
                     f"{dispatch.workgroup}: smaller last workgroups are not emulated"
                 )
+        if not Mode.rounds_to_nearest(dispatch.rsrc1):
+            raise KernelFault("floats that are not rounded to the nearest are not emulated")
         program = self._program(dispatch)
         params = struct.pack(f"<{len(dispatch.user_sgprs)}I", *dispatch.user_sgprs)
         try:

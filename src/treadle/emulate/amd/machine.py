@@ -13,13 +13,12 @@ from treadle.emulate.simt.front_end import FaultFacts, FrontEnd
 from treadle.emulate.simt.machine import Fault, Machine
 from treadle.emulate.simt.registers import Place
 
-__all__ = ["ILLEGAL", "NO_WAIT", "SCALARS", "VCC", "front_end", "places"]
+__all__ = ["ILLEGAL", "SCALARS", "VCC", "front_end", "places"]
 
 VCC, _TTMP = 106, 108
 SCALARS, VECTORS = 124, 256
 TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
-NO_WAIT = Fault.FIRST_OWN + 1
 _MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
 _OTHERS = ("m0", "scc", "exec_hi")
 
@@ -44,10 +43,6 @@ def _illegal(facts: FaultFacts) -> str:
     return f"{facts.who}: the wave reached an instruction that is not emulated"
 
 
-def _no_wait(facts: FaultFacts) -> str:
-    return f"{facts.who}: an instruction uses a register whose load was not waited for"
-
-
 @cache
 def front_end(width: int) -> FrontEnd:
     """The front end of waves of 32 or 64 lanes."""
@@ -55,7 +50,7 @@ def front_end(width: int) -> FrontEnd:
         "AMD",
         _machine(width),
         symbols=("treadle_simt_host",),
-        faults={ILLEGAL: _illegal, NO_WAIT: _no_wait},
+        faults={ILLEGAL: _illegal},
     )
 
 

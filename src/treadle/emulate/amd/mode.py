@@ -1,4 +1,4 @@
-"""The register MODE: how floats are rounded, and what becomes of denormals.
+"""The register MODE: what becomes of denormals. Floats are rounded to the nearest.
 
     Mode.of(rsrc1).flushes_sources("f32")
 
@@ -16,22 +16,20 @@ _FLUSHES_RESULTS, _FLUSHES_SOURCES = (0, 1), (0, 2)
 
 @dataclass(frozen=True)
 class Mode:
-    """Two bits each: `round32` and `round64` (of 16 and 64 bits too; 0 is to the nearest even),
-    `denormal32` and `denormal64` (0 flushes all, 1 results, 2 sources, 3 nothing).
-    """
+    """Two bits each: 0 flushes all, 1 results, 2 sources, 3 nothing; `denormal64` is of halves, too."""
 
-    round32: int = 0
-    round64: int = 0
     denormal32: int = 3
     denormal64: int = 3
 
     @classmethod
     def of(cls, rsrc1: int) -> Mode:
         """What COMPUTE_PGM_RSRC1 says."""
-        return cls(*(rsrc1 >> low & 3 for low in (12, 14, 16, 18)))
+        return cls(*(rsrc1 >> low & 3 for low in (16, 18)))
 
-    def with_rounding(self, value: int) -> Mode:
-        return replace(self, round32=value & 3, round64=value >> 2 & 3)
+    @staticmethod
+    def rounds_to_nearest(rsrc1: int) -> bool:
+        """Whether COMPUTE_PGM_RSRC1 asks for what is done here."""
+        return not rsrc1 >> 12 & 15
 
     def with_denormals(self, value: int) -> Mode:
         return replace(self, denormal32=value & 3, denormal64=value >> 2 & 3)

@@ -111,6 +111,7 @@ _PLAIN = {
     "VOPDstOperand_t16Lo128": FieldClass(Place.VECTOR, 16, "b16", low128=True),
     "VOPSrcEncodedDstOperand_t16Lo128": FieldClass(Place.VECTOR, 16, "b16", low128=True),
     "AV_LdSt_32_Align2_RegOp": FieldClass(Place.EITHER),
+    "SplitBarrier": FieldClass(Place.SOURCE),
     "KImmFP32": FieldClass(Place.SOURCE, 32, "f32"),
     "KImmFP16": FieldClass(Place.SOURCE, 16, "f16"),
     **{f"ExpSrc{n}": FieldClass(Place.VECTOR) for n in range(4)},

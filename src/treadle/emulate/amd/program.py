@@ -38,6 +38,7 @@ _CONDITIONS = {
     "s_cbranch_execz": ("exec", False), "s_cbranch_execnz": ("exec", True),
 }  # fmt: skip
 _ENDS = ("s_endpgm", "s_endpgm_saved")
+_LASTING_MODE = "denormals that the next basic block treats in another way than the kernel's first"
 _BARRIERS = ("s_barrier", "s_barrier_wait")
 
 
@@ -218,6 +219,10 @@ class _Translator:
         for address, item in block.items:
             site = self._site(address)
             name = canonical(item.operation)
+            lasts = name in _CONDITIONS or name == "s_branch" or name in _BARRIERS
+            if lasts and self._w.mode != self._mode:
+                self._illegal(site, _LASTING_MODE)
+                return
             if name in _CONDITIONS or name == "s_branch":
                 self._branch(number, address, item, name)
                 return
@@ -237,6 +242,9 @@ class _Translator:
                 why = str(error) if isinstance(error, Unsupported) else f"{error!r}"
                 self._illegal(site, why)
                 return
+        if self._w.mode != self._mode:
+            self._illegal(self._site(block.end), _LASTING_MODE)
+            return
         self._w.registers.leave()
         self._flow.go(number, self._numbers[block.end])
 

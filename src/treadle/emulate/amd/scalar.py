@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.values import bits_of
+from treadle.emulate.amd.wave import Unsupported
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
@@ -380,7 +381,8 @@ for _bits in (32, 64):
 
 @MEANINGS.of("s_round_mode")
 def _round_mode(w: Wave) -> None:
-    w.mode = w.mode.with_rounding(w.item.modifiers["simm16"])
+    if w.item.modifiers["simm16"] & 15:
+        raise Unsupported("floats that are not rounded to the nearest")
 
 
 @MEANINGS.of("s_denorm_mode")

@@ -195,11 +195,6 @@ class Chip:
         """Operations that have an encoding of 4 bytes: the long ones get a suffix."""
         return {row.operation for _, row in self.rows if row.size == 4}
 
-    @cached_property
-    def _long(self) -> set[str]:
-        """Vector operations that have an encoding of more than 4 bytes."""
-        return {row.operation for _, row in self.rows if "VOP3" in row.encoding}
-
     def encoding(self, row: Row) -> str:
         bits = f"{row.value & 0xFFFFFFFF:032b}"
         prefixes = _PREFIXES[self.generation]
@@ -230,7 +225,7 @@ class Chip:
             return "_e32"
         if base == "VOP3":
             return "_e64" if row.operation in self._short else ""
-        return "_e32" if base in ("VOP1", "VOP2", "VOPC") and row.operation in self._long else ""
+        return "_e32" if base in ("VOP1", "VOP2", "VOPC") and "_e32" in row.name else ""
 
 
 def _namespaces(listed: list[str], wave_size: int) -> list[str]:

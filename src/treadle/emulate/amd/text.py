@@ -237,7 +237,9 @@ def _sources(of: Instruction) -> int:
     """How many sources the masks of a packed instruction have bits for."""
     if of.operation.startswith("v_permlane"):
         return 2
-    return sum(f"src{n}_modifiers" in of.row.classes for n in range(3))
+    if of.operation.startswith("v_swmmac"):
+        return 3
+    return 1 + max(n for n in range(3) if f"src{n}_modifiers" in of.row.classes)
 
 
 def _mask(word: str, default: int) -> Callable[[Instruction, int], str]:
@@ -256,8 +258,15 @@ def _mask(word: str, default: int) -> Callable[[Instruction, int], str]:
 
 def _chooses_result(of: Instruction) -> bool:
     """Whether op_sel is printed with a bit for the result: not for lane permutations."""
-    compares = of.encoding == "VOP3" and of.operation.startswith("v_cmp")
+    compares = of.encoding == "VOP3" and of.operation.startswith("v_cmp_")
     return compares or ("vdst" in of.row.classes and not of.operation.startswith("v_permlane"))
+
+
+def _format_or_negation(of: Instruction, number: int) -> str:
+    """The field blgp, which negates the sources of products in float64 from gfx942 on."""
+    if number and of.operation.startswith("v_mfma_f64") and of.chip != "gfx90a":
+        return f" neg:[{number & 1},{number >> 1 & 1},{number >> 2}]"
+    return f" blgp:{number}" if number else ""
 
 
 def _number(of: Instruction, number: int) -> str:
@@ -316,6 +325,8 @@ _BY_CLASS: dict[str, Callable[[Instruction, int], str]] = {
     "Offset1": _named("offset1"),
     "SOPPBrTarget": lambda of, number: str(number),
     "i16imm": _number,
+    "VersionImm": _number,
+    "DepCtr": _number,
     "i8imm": _number,
     "hwreg": _hardware_register,
     "SWaitCnt": _waits,
@@ -361,7 +372,7 @@ _BY_NAME: dict[str, Callable[[Instruction, int], str]] = {
     "byte_sel": _named("byte_sel"),
     "cbsz": _named("cbsz"),
     "abid": _named("abid"),
-    "blgp": _named("blgp"),
+    "blgp": _format_or_negation,
     "index_key_8bit": _named("index_key"),
     "index_key_16bit": _named("index_key"),
     "waitexp": lambda of, number: f" wait_exp:{number}",
