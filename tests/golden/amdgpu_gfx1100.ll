@@ -22,72 +22,76 @@ loop4:
   %v7 = icmp slt i32 %v6, 70
   %v8 = add nsw i32 %v3, %v5
   %v9 = add nsw i32 %v8, %workitem.x
-  %p10 = getelementptr float, ptr addrspace(1) %arg0, i32 %v9
-  br i1 %v7, label %if11, label %if11.done
-if11:
-  %v12 = load float, ptr addrspace(1) %p10, align 4
-  br label %if11.done
-if11.done:
-  %v13 = phi float [ %v12, %if11 ], [ 0x0000000000000000, %loop4 ]
-  %v14 = select i1 %v7, float %v13, float 0x0000000000000000
-  %v15 = load float, ptr addrspace(5) %reg1
-  %v16 = fadd float %v15, %v14
-  store float %v16, ptr addrspace(5) %reg1
+  %v10 = mul nuw i32 %v9, 4
+  %v11 = zext i32 %v10 to i64
+  %p12 = getelementptr i8, ptr addrspace(1) %arg0, i64 %v11
+  br i1 %v7, label %if13, label %if13.done
+if13:
+  %v14 = load float, ptr addrspace(1) %p12, align 4
+  br label %if13.done
+if13.done:
+  %v15 = phi float [ %v14, %if13 ], [ 0x0000000000000000, %loop4 ]
+  %v16 = select i1 %v7, float %v15, float 0x0000000000000000
+  %v17 = load float, ptr addrspace(5) %reg1
+  %v18 = fadd float %v17, %v16
+  store float %v18, ptr addrspace(5) %reg1
   br label %loop4.next
 loop4.next:
   %loop4.i.next = add nuw nsw i32 %loop4.i, 1
-  %v17 = icmp ult i32 %loop4.i.next, 2
-  br i1 %v17, label %loop4, label %loop4.done
+  %v19 = icmp ult i32 %loop4.i.next, 2
+  br i1 %v19, label %loop4, label %loop4.done
 loop4.done:
-  %v18 = load float, ptr addrspace(5) %reg1
-  %p19 = getelementptr float, ptr addrspace(3) @k_0_local0, i32 %workitem.x
-  store float %v18, ptr addrspace(3) %p19, align 4
+  %v20 = load float, ptr addrspace(5) %reg1
+  %p21 = getelementptr float, ptr addrspace(3) @k_0_local0, i32 %workitem.x
+  store float %v20, ptr addrspace(3) %p21, align 4
   fence syncscope("workgroup") release, !mmra !0
   call void @llvm.amdgcn.s.barrier()
   fence syncscope("workgroup") acquire, !mmra !0
-  br label %loop20
-loop20:
-  %loop20.i = phi i32 [ 0, %loop4.done ], [ %loop20.i.next, %loop20.next ]
-  %v21 = mul nsw i32 %loop20.i, 32
-  %v22 = add nsw i32 %v21, %v1
-  %p23 = getelementptr float, ptr addrspace(3) @k_0_local0, i32 %v22
-  %v24 = load float, ptr addrspace(3) %p23, align 4
-  %v25 = load float, ptr addrspace(5) %reg2
-  %v26 = fadd float %v25, %v24
-  store float %v26, ptr addrspace(5) %reg2
-  br label %loop20.next
-loop20.next:
-  %loop20.i.next = add nuw nsw i32 %loop20.i, 1
-  %v27 = icmp ult i32 %loop20.i.next, 2
-  br i1 %v27, label %loop20, label %loop20.done
-loop20.done:
-  %v28 = load float, ptr addrspace(5) %reg2
-  %v29 = bitcast float %v28 to i32
-  %v30 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v29, i32 177, i32 15, i32 15, i1 true)
-  %v31 = bitcast i32 %v30 to float
-  %v32 = fadd float %v28, %v31
-  %v33 = bitcast float %v32 to i32
-  %v34 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v33, i32 78, i32 15, i32 15, i1 true)
-  %v35 = bitcast i32 %v34 to float
-  %v36 = fadd float %v32, %v35
-  %v37 = bitcast float %v36 to i32
-  %v38 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v37, i32 321, i32 15, i32 15, i1 true)
-  %v39 = bitcast i32 %v38 to float
-  %v40 = fadd float %v36, %v39
-  %v41 = bitcast float %v40 to i32
-  %v42 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v41, i32 320, i32 15, i32 15, i1 true)
-  %v43 = bitcast i32 %v42 to float
-  %v44 = fadd float %v40, %v43
-  %v45 = bitcast float %v44 to i32
-  %v46 = call i32 @llvm.amdgcn.permlanex16.i32(i32 poison, i32 %v45, i32 1985229328, i32 -19088744, i1 false, i1 false)
-  %v47 = bitcast i32 %v46 to float
-  %v48 = fadd float %v44, %v47
-  %p49 = getelementptr float, ptr addrspace(1) %arg1, i32 %workgroup.x
-  br i1 %v2, label %if50, label %if50.done
-if50:
-  store float %v48, ptr addrspace(1) %p49, align 4
-  br label %if50.done
-if50.done:
+  br label %loop22
+loop22:
+  %loop22.i = phi i32 [ 0, %loop4.done ], [ %loop22.i.next, %loop22.next ]
+  %v23 = mul nsw i32 %loop22.i, 32
+  %v24 = add nsw i32 %v23, %v1
+  %p25 = getelementptr float, ptr addrspace(3) @k_0_local0, i32 %v24
+  %v26 = load float, ptr addrspace(3) %p25, align 4
+  %v27 = load float, ptr addrspace(5) %reg2
+  %v28 = fadd float %v27, %v26
+  store float %v28, ptr addrspace(5) %reg2
+  br label %loop22.next
+loop22.next:
+  %loop22.i.next = add nuw nsw i32 %loop22.i, 1
+  %v29 = icmp ult i32 %loop22.i.next, 2
+  br i1 %v29, label %loop22, label %loop22.done
+loop22.done:
+  %v30 = load float, ptr addrspace(5) %reg2
+  %v31 = bitcast float %v30 to i32
+  %v32 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v31, i32 177, i32 15, i32 15, i1 true)
+  %v33 = bitcast i32 %v32 to float
+  %v34 = fadd float %v30, %v33
+  %v35 = bitcast float %v34 to i32
+  %v36 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v35, i32 78, i32 15, i32 15, i1 true)
+  %v37 = bitcast i32 %v36 to float
+  %v38 = fadd float %v34, %v37
+  %v39 = bitcast float %v38 to i32
+  %v40 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v39, i32 321, i32 15, i32 15, i1 true)
+  %v41 = bitcast i32 %v40 to float
+  %v42 = fadd float %v38, %v41
+  %v43 = bitcast float %v42 to i32
+  %v44 = call i32 @llvm.amdgcn.update.dpp.i32(i32 poison, i32 %v43, i32 320, i32 15, i32 15, i1 true)
+  %v45 = bitcast i32 %v44 to float
+  %v46 = fadd float %v42, %v45
+  %v47 = bitcast float %v46 to i32
+  %v48 = call i32 @llvm.amdgcn.permlanex16.i32(i32 poison, i32 %v47, i32 1985229328, i32 -19088744, i1 false, i1 false)
+  %v49 = bitcast i32 %v48 to float
+  %v50 = fadd float %v46, %v49
+  %v51 = mul nuw i32 %workgroup.x, 4
+  %v52 = zext i32 %v51 to i64
+  %p53 = getelementptr i8, ptr addrspace(1) %arg1, i64 %v52
+  br i1 %v2, label %if54, label %if54.done
+if54:
+  store float %v50, ptr addrspace(1) %p53, align 4
+  br label %if54.done
+if54.done:
   ret void
 }
 
@@ -124,58 +128,62 @@ loop4:
   %v7 = icmp slt i32 %v6, 70
   %v8 = add nsw i32 %v3, %v5
   %v9 = add nsw i32 %v8, %workitem.x
-  %p10 = getelementptr float, ptr addrspace(1) %arg0, i32 %v9
-  br i1 %v7, label %if11, label %if11.done
-if11:
-  %v12 = load float, ptr addrspace(1) %p10, align 4
-  br label %if11.done
-if11.done:
-  %v13 = phi float [ %v12, %if11 ], [ 0x0000000000000000, %loop4 ]
-  %v14 = fcmp olt float 0x0000000000000000, %v13
-  %v15 = select i1 %v7, i1 %v14, i1 false
-  %v16 = load i1, ptr addrspace(5) %reg1
-  %v17 = or i1 %v16, %v15
-  store i1 %v17, ptr addrspace(5) %reg1
+  %v10 = mul nuw i32 %v9, 4
+  %v11 = zext i32 %v10 to i64
+  %p12 = getelementptr i8, ptr addrspace(1) %arg0, i64 %v11
+  br i1 %v7, label %if13, label %if13.done
+if13:
+  %v14 = load float, ptr addrspace(1) %p12, align 4
+  br label %if13.done
+if13.done:
+  %v15 = phi float [ %v14, %if13 ], [ 0x0000000000000000, %loop4 ]
+  %v16 = fcmp olt float 0x0000000000000000, %v15
+  %v17 = select i1 %v7, i1 %v16, i1 false
+  %v18 = load i1, ptr addrspace(5) %reg1
+  %v19 = or i1 %v18, %v17
+  store i1 %v19, ptr addrspace(5) %reg1
   br label %loop4.next
 loop4.next:
   %loop4.i.next = add nuw nsw i32 %loop4.i, 1
-  %v18 = icmp ult i32 %loop4.i.next, 2
-  br i1 %v18, label %loop4, label %loop4.done
+  %v20 = icmp ult i32 %loop4.i.next, 2
+  br i1 %v20, label %loop4, label %loop4.done
 loop4.done:
-  %v19 = load i1, ptr addrspace(5) %reg1
-  %v20 = zext i1 %v19 to i8
-  %p21 = getelementptr i8, ptr addrspace(3) @k_0_local0, i32 %workitem.x
-  store i8 %v20, ptr addrspace(3) %p21, align 1
+  %v21 = load i1, ptr addrspace(5) %reg1
+  %v22 = zext i1 %v21 to i8
+  %p23 = getelementptr i8, ptr addrspace(3) @k_0_local0, i32 %workitem.x
+  store i8 %v22, ptr addrspace(3) %p23, align 1
   fence syncscope("workgroup") release, !mmra !0
   call void @llvm.amdgcn.s.barrier()
   fence syncscope("workgroup") acquire, !mmra !0
-  br label %loop22
-loop22:
-  %loop22.i = phi i32 [ 0, %loop4.done ], [ %loop22.i.next, %loop22.next ]
-  %v23 = mul nsw i32 %loop22.i, 32
-  %v24 = add nsw i32 %v23, %v1
-  %p25 = getelementptr i8, ptr addrspace(3) @k_0_local0, i32 %v24
-  %v26 = load i8, ptr addrspace(3) %p25, align 1
-  %v27 = icmp ne i8 %v26, 0
-  %v28 = load i1, ptr addrspace(5) %reg2
-  %v29 = or i1 %v28, %v27
-  store i1 %v29, ptr addrspace(5) %reg2
-  br label %loop22.next
-loop22.next:
-  %loop22.i.next = add nuw nsw i32 %loop22.i, 1
-  %v30 = icmp ult i32 %loop22.i.next, 2
-  br i1 %v30, label %loop22, label %loop22.done
-loop22.done:
-  %v31 = load i1, ptr addrspace(5) %reg2
-  %v32 = call i32 @llvm.amdgcn.ballot.i32(i1 %v31)
-  %v33 = icmp ne i32 %v32, 0
-  %v34 = zext i1 %v33 to i8
-  %p35 = getelementptr i8, ptr addrspace(1) %arg1, i32 %workgroup.x
-  br i1 %v2, label %if36, label %if36.done
-if36:
-  store i8 %v34, ptr addrspace(1) %p35, align 1
-  br label %if36.done
-if36.done:
+  br label %loop24
+loop24:
+  %loop24.i = phi i32 [ 0, %loop4.done ], [ %loop24.i.next, %loop24.next ]
+  %v25 = mul nsw i32 %loop24.i, 32
+  %v26 = add nsw i32 %v25, %v1
+  %p27 = getelementptr i8, ptr addrspace(3) @k_0_local0, i32 %v26
+  %v28 = load i8, ptr addrspace(3) %p27, align 1
+  %v29 = icmp ne i8 %v28, 0
+  %v30 = load i1, ptr addrspace(5) %reg2
+  %v31 = or i1 %v30, %v29
+  store i1 %v31, ptr addrspace(5) %reg2
+  br label %loop24.next
+loop24.next:
+  %loop24.i.next = add nuw nsw i32 %loop24.i, 1
+  %v32 = icmp ult i32 %loop24.i.next, 2
+  br i1 %v32, label %loop24, label %loop24.done
+loop24.done:
+  %v33 = load i1, ptr addrspace(5) %reg2
+  %v34 = call i32 @llvm.amdgcn.ballot.i32(i1 %v33)
+  %v35 = icmp ne i32 %v34, 0
+  %v36 = zext i1 %v35 to i8
+  %v37 = mul nuw i32 %workgroup.x, 1
+  %v38 = zext i32 %v37 to i64
+  %p39 = getelementptr i8, ptr addrspace(1) %arg1, i64 %v38
+  br i1 %v2, label %if40, label %if40.done
+if40:
+  store i8 %v36, ptr addrspace(1) %p39, align 1
+  br label %if40.done
+if40.done:
   ret void
 }
 
@@ -201,28 +209,32 @@ body:
   %v4 = mul nsw i32 %workgroup.x, 256
   %v5 = add nsw i32 %v4, %workitem.x
   %v6 = icmp slt i32 %v5, 1750
-  %p7 = getelementptr float, ptr addrspace(1) %arg0, i32 %v3
-  br i1 %v6, label %if8, label %if8.done
-if8:
-  %v9 = load <4 x float>, ptr addrspace(1) %p7, align 4
-  br label %if8.done
-if8.done:
-  %v10 = phi <4 x float> [ %v9, %if8 ], [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %body ]
-  %v11 = fmul <4 x float> %v10, <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>
-  %v12 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v10, <4 x float> <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>, <4 x float> <float 0x3FF0000000000000, float 0x3FF0000000000000, float 0x3FF0000000000000, float 0x3FF0000000000000>)
-  %v13 = fcmp olt <4 x float> %v12, <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
-  %v14 = select <4 x i1> %v13, <4 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, <4 x float> %v12
-  %v15 = insertelement <4 x float> poison, float 0x7FF8000000000000, i64 0
-  %v16 = shufflevector <4 x float> %v15, <4 x float> poison, <4 x i32> zeroinitializer
-  %v17 = fcmp uno <4 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
-  %v18 = select <4 x i1> %v17, <4 x float> %v16, <4 x float> %v14
-  %v19 = call <4 x i32> @llvm.fptosi.sat.v4i32.v4f32(<4 x float> %v18)
-  %p20 = getelementptr i32, ptr addrspace(1) %arg1, i32 %v3
-  br i1 %v6, label %if21, label %if21.done
-if21:
-  store <4 x i32> %v19, ptr addrspace(1) %p20, align 4
-  br label %if21.done
-if21.done:
+  %v7 = mul nuw i32 %v3, 4
+  %v8 = zext i32 %v7 to i64
+  %p9 = getelementptr i8, ptr addrspace(1) %arg0, i64 %v8
+  br i1 %v6, label %if10, label %if10.done
+if10:
+  %v11 = load <4 x float>, ptr addrspace(1) %p9, align 4
+  br label %if10.done
+if10.done:
+  %v12 = phi <4 x float> [ %v11, %if10 ], [ <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, %body ]
+  %v13 = fmul <4 x float> %v12, <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>
+  %v14 = call <4 x float> @llvm.fma.v4f32(<4 x float> %v12, <4 x float> <float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000, float 0x4000000000000000>, <4 x float> <float 0x3FF0000000000000, float 0x3FF0000000000000, float 0x3FF0000000000000, float 0x3FF0000000000000>)
+  %v15 = fcmp olt <4 x float> %v14, <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
+  %v16 = select <4 x i1> %v15, <4 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, <4 x float> %v14
+  %v17 = insertelement <4 x float> poison, float 0x7FF8000000000000, i64 0
+  %v18 = shufflevector <4 x float> %v17, <4 x float> poison, <4 x i32> zeroinitializer
+  %v19 = fcmp uno <4 x float> <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>, <float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000, float 0x0000000000000000>
+  %v20 = select <4 x i1> %v19, <4 x float> %v18, <4 x float> %v16
+  %v21 = call <4 x i32> @llvm.fptosi.sat.v4i32.v4f32(<4 x float> %v20)
+  %v22 = mul nuw i32 %v3, 4
+  %v23 = zext i32 %v22 to i64
+  %p24 = getelementptr i8, ptr addrspace(1) %arg1, i64 %v23
+  br i1 %v6, label %if25, label %if25.done
+if25:
+  store <4 x i32> %v21, ptr addrspace(1) %p24, align 4
+  br label %if25.done
+if25.done:
   ret void
 }
 

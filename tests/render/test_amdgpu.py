@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -17,7 +18,7 @@ from treadle.optimize.heuristic import optimize
 from treadle.render.amdgpu import AMDGPURenderer
 from treadle.runtime.hardware.codeobject import link
 from treadle.schedule.passes import schedule
-from treadle.target import AMD_CHIPS, amd_target
+from treadle.target import AMD_CHIPS, CDNA2, CDNA3, CDNA4, RDNA3, RDNA4, amd_target
 
 from .corpus import CORPUS, floats, whole
 
@@ -152,6 +153,20 @@ def test_a_barrier_waits_for_shared_memory_alone(chip):
     for line in before:
         assert "lgkmcnt(0)" in line
         assert "vmcnt" not in line
+
+
+UNITS = {"gfx90a": CDNA2, "gfx942": CDNA3, "gfx950": CDNA4, "gfx1100": RDNA3, "gfx1201": RDNA4}
+
+
+@pytest.mark.parametrize("chip", UNITS)
+def test_each_matrix_unit_is_one_instruction(chip):
+    """Those that no target lists, too: products of 32 x 32, and of rounded factors."""
+    for unit in UNITS[chip].values():
+        target = replace(amd_target(chip), matrix_units=(unit,), rounding_units=())
+        x, y = (whole(64, 64, dtype=unit.dtype).cast(unit.sums) for _ in range(2))
+        text = AMDGPURenderer(target).render("k", lowered(x @ y, target), ())
+        found = re.findall(r"v_(?:wmma|mfma)\w+", LLVMCompiler(target).assembly(text))
+        assert {one.removesuffix("_e64") for one in found} == {unit.instruction}
 
 
 @pytest.mark.parametrize(("chip", "reads"), [("gfx942", 6), ("gfx1100", 5)])

@@ -19,7 +19,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Store, operand
-from ..lower.linearize import Phase
+from ..lower.linearize import Phase, param_bytes
 from ..target import Target
 from .amdgpu_units import product_of
 from .llvm_values import mangled, type_name
@@ -43,6 +43,7 @@ _DPP = {1: _QUAD_PERM_1, 2: _QUAD_PERM_2, 4: _ROW_HALF_MIRROR, 8: _ROW_MIRROR}
 _SWAP_16 = 0x401F  # of ds_swizzle: the lane whose number differs in bit 4
 _IN_ORDER = ("1985229328", "-19088744")  # 0x76543210, 0xFEDCBA98: lanes of the other row
 _LOCAL_ONLY = "!0"
+_OFFSETS = 1 << 32
 
 
 class AMDGPURenderer:
@@ -79,6 +80,9 @@ class _AMDGPUFunction(WorkgroupFunction):
         assert target.workgroup is not None
         assert target.workgroup.subgroup is not None
         self.number, (self.wave, _) = number, target.workgroup.subgroup
+        accesses = [Load.of(n) for n in phase.code.src if n.op is Op.LOAD]
+        accesses += [Store.of(n) for n in phase.code.src if n.op is Op.STORE]
+        self.masked = {one.index for one in accesses if one.is_gated and one.gate.dtype.count > 1}
         self.units = {unit.name: unit for unit in (*target.matrix_units, *target.rounding_units)}
 
     def header(self) -> str:
@@ -106,6 +110,22 @@ class _AMDGPUFunction(WorkgroupFunction):
         return self.emit(f"and i32 {self.work_item()}, {self.wave - 1}")
 
     # -- memory ---------------------------------------------------------------------------------
+
+    def place_of(self, memory: Node, index: Node, dtype: DType) -> str:
+        """The address that an access begins at.
+
+        An offset of 32 bits, and no sign, needs no addition: instructions take it beside the
+        address of the memory. All that is accessed in so much memory has one; vectors with a mask
+        of their own may begin outside.
+        """
+        argument = behind_after(memory)
+        is_narrow = is_argument(memory) and param_bytes(argument) <= _OFFSETS
+        if not is_narrow or index.dtype.bits != 32 or index in self.masked:
+            return super().place_of(memory, index, dtype)
+        size = f"i32 {self.value(index)}, {argument.dtype.itemsize}"
+        offset = self.emit(f"zext i32 {self.emit(f'mul nuw {size}')} to i64")
+        base = f"{self.pointer(memory)} {self.memory(memory)}"
+        return self.emit(f"getelementptr i8, {base}, i64 {offset}", "p")
 
     def raw_load(self, load: Load, place: str, align: int) -> str:
         return super().raw_load(load, place, self._known(load.memory, load.index, align))

@@ -24,9 +24,7 @@ def test_it_says_its_version():
 
 @pytest.mark.parametrize("request_number", [0x80084BFF, 0xC0184B20, 0, 0x80084B02])
 def test_an_unknown_call_is_enotty(process, request_number):
-    assert refused(
-        errno.ENOTTY, process.platform.ioctl, process.fd, request_number, bytearray(64)
-    )
+    assert refused(errno.ENOTTY, process.platform.ioctl, process.fd, request_number, bytearray(64))
 
 
 def test_a_render_node_has_no_calls(process):

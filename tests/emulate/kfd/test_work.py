@@ -2,7 +2,7 @@
 
 from random import Random
 
-from treadle.emulate.kfd.work import Worklist
+from treadle.emulate.kfd.work import After, Worklist
 
 SEEDS = range(200)
 
@@ -14,9 +14,9 @@ def done(seed, *steps):
         if step == "|":
             work.barrier()
         elif step == "!":
-            work.add(lambda: log.append("!"), after_all=True, is_urgent=True)
+            work.add(lambda: log.append("!"), After.ALL, is_urgent=True)
         elif step == "?":
-            work.add(lambda: log.append("?"), is_urgent=True)
+            work.add(lambda: log.append("?"), After.NOTHING, is_urgent=True)
         else:
             work.add(lambda step=step: log.append(step))
     while work.do_one():

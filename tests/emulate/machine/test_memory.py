@@ -81,6 +81,15 @@ def test_addresses_are_given_once(space):
         space.map(0x20001, PAGE, MemoryObject(PAGE), READ_WRITE)
 
 
+def test_mappings_are_listed_by_address_with_where_they_are_in_this_process(space):
+    first, second = MemoryObject(PAGE), MemoryObject(PAGE)
+    space.map(0x20000, PAGE, second, Permission.READ)
+    space.map(0x10000, PAGE, first, READ_WRITE)
+    assert [tuple(one)[:4] for one in space.mappings()] == [
+        (0x10000, PAGE, first.host, 3), (0x20000, PAGE, second.host, 1),
+    ]  # fmt: skip
+
+
 def test_what_is_unmapped_is_gone(space):
     space.map(0x10000, PAGE, MemoryObject(PAGE), READ_WRITE)
     space.unmap(0x10000)

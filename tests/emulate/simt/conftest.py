@@ -20,7 +20,6 @@ class Toy:
     compile_ir: object
     width: int
     has_lane_counters: bool
-    options: dict = field(default_factory=dict)
     memory: list = field(default_factory=list)
     arrays: list = field(default_factory=list)
 
@@ -35,7 +34,7 @@ class Toy:
     def run(
         self, program, threads, blocks=1, shared=0, local=0, user=0, races=True, host_threads=1
     ):
-        front = front_end(self.width, self.has_lane_counters, **self.options)
+        front = front_end(self.width, self.has_lane_counters)
         block = threads if isinstance(threads, tuple) else (threads, 1, 1)
         make = lambda name: translation(front, program, shared, local)
         kernels = Program(front, make, self.compile_ir, host_threads, races)
@@ -55,20 +54,26 @@ class Toy:
         return array
 
 
+@pytest.fixture(scope="session")
+def compile_quickly(compile_ir):
+    """Nothing here runs for long: support functions are compiled as quickly as kernels."""
+    return lambda source, quick=True: compile_ir(source, quick=True)
+
+
 @pytest.fixture(params=[f"{width}-{kind}" for kind in ("counters", "exec") for width in WIDTHS])
-def toy(request, compile_ir):
+def toy(request, compile_quickly):
     """All widths, with both ways of control flow."""
     width, kind = request.param.split("-")
-    return Toy(compile_ir, int(width), kind == "counters")
+    return Toy(compile_quickly, int(width), kind == "counters")
 
 
 @pytest.fixture(params=WIDTHS)
-def with_counters(request, compile_ir):
+def with_counters(request, compile_quickly):
     """All widths; each lane has a program counter."""
-    return Toy(compile_ir, request.param, True)
+    return Toy(compile_quickly, request.param, True)
 
 
 @pytest.fixture(params=WIDTHS)
-def with_exec(request, compile_ir):
+def with_exec(request, compile_quickly):
     """All widths; a warp has one program counter and a mask EXEC."""
-    return Toy(compile_ir, request.param, False)
+    return Toy(compile_quickly, request.param, False)

@@ -156,6 +156,31 @@ def test_what_a_warp_does_is_in_the_order_of_the_program_if_it_has_one_counter(t
     np.testing.assert_array_equal(found, np.arange(toy.width)[::-1])
 
 
+def test_a_warp_may_arrive_at_a_barrier_and_wait_later(with_exec):
+    """Twice, so that nobody takes the first meeting for the second."""
+    threads = 3 * with_exec.width
+    delay = [("const", "f", 3000), ("const", "g", 0),
+             ("while", [("less", "h", "g", "f")], "h", [("add", "g", "g", "c")])]  # fmt: skip
+    program = [*opposite(threads), *reverse(("signal",), *delay, ("wait_barrier",)),
+               ("signal",), ("wait_barrier",), ("store", "shared", "d", "j"),
+               ("signal",), *delay, ("wait_barrier",), ("load", "shared", "j", "e")]  # fmt: skip
+    found = with_exec.results(program, threads, shared=4 * threads)
+    np.testing.assert_array_equal(found, np.arange(threads))
+
+
+def test_a_warp_that_waits_where_others_never_arrive_is_a_deadlock(with_exec):
+    width = with_exec.width
+    program = [
+        ("id", "a"), ("const", "b", width), ("less", "d", "a", "b"), ("signal", 1),
+        ("if", "d", [("signal", 2), ("wait_barrier", 2)], [("wait_barrier", 1), ("barrier", 1)]),
+    ]  # fmt: skip
+    with pytest.raises(EmulationFault, match="wait at barriers that others never reach") as fault:
+        with_exec.run(program, 2 * width)
+    assert fault.value.kind == Fault.DEADLOCK
+    with pytest.raises(EmulationFault, match="there is no barrier 16, only 0 to 15"):
+        with_exec.run([("wait_barrier", 16)], width)
+
+
 def test_warps_that_have_left_are_not_waited_for(toy):
     """The second warp leaves at once; the first waits for whoever is there."""
     width = toy.width

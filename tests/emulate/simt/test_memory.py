@@ -55,8 +55,59 @@ def test_lanes_may_be_in_regions_that_lie_elsewhere(toy):
     np.testing.assert_array_equal(np.concatenate(halves), np.arange(width))
 
 
-def test_an_access_over_the_end_of_a_region_is_an_error_though_another_begins_there(toy):
-    toy.options["most_align"] = 4
+@pytest.mark.parametrize("space", ["global", "shared", "local"])
+def test_three_words_are_one_access_where_a_multiple_of_four_bytes_will_do(with_exec, space):
+    width = with_exec.width
+    given = np.arange(6 * width, dtype=np.uint32)
+    address = with_exec.put(given, BASE)
+    program = [*place_of(address, 12), ("load_three", "global", "d", "e", "f", "g")]
+    if space != "global":
+        program += place_of(0, 12) if space == "shared" else [("const", "d", 0)]
+        program += [("store_three", space, "d", "e", "f", "g"),
+                    ("load_three", space, "d", "g", "f", "e")]  # fmt: skip
+    program += [*place_of(address + 12 * width, 12), ("store_three", "global", "d", "e", "f", "g")]
+    with_exec.run(program, width, shared=12 * width, local=12)
+    expected = given[: 3 * width].reshape(width, 3)
+    expected = expected if space == "global" else expected[:, ::-1]
+    np.testing.assert_array_equal(given[3 * width :], expected.ravel())
+
+
+def test_three_words_race_as_others_do(with_exec):
+    """The second warp begins a word early, at the last one of the first warp."""
+    width = with_exec.width
+    given = np.zeros(6 * width, np.uint32)
+    address = with_exec.put(given, BASE)
+    apart = [*place_of(address, 12), ("store_three", "global", "d", "a", "a", "a")]
+    with_exec.run(apart, 2 * width)
+    program = [("id", "a"), ("const", "b", width), ("less", "e", "a", "b"), ("const", "c", 12),
+               ("mul", "d", "a", "c"), ("const", "c", address), ("add", "d", "d", "c"),
+               ("if", "e", [], [("const", "c", 4), ("sub", "d", "d", "c")]),
+               ("store_three", "global", "d", "a", "a", "a")]  # fmt: skip
+    message = (
+        rf"thread \({width}, 0, 0\): a data race with thread \({width - 1}, 0, 0\) of .* on 12"
+    )
+    with pytest.raises(EmulationFault, match=message):
+        with_exec.run(program, 2 * width)
+
+
+def test_a_warp_loads_scalars(toy):
+    """Three words at once, as arguments of a kernel; a fault tells where."""
+    given = np.array([7, 1 << 40, 9], np.uint64)
+    address = toy.put(given, BASE, Access.READ)
+    program = [("const", "d", address), ("load_scalars", "d", "e", "f", "g"),
+               ("add", "j", "e", "f"), ("add", "j", "j", "g")]  # fmt: skip
+    found = toy.results(program, toy.width + 1)
+    np.testing.assert_array_equal(found, np.full(toy.width + 1, given.sum()))
+    wrong = [("const", "d", address + 8), ("load_scalars", "d", "e", "f", "g")]
+    message = (
+        r"24 bytes at 0x700000008, of which the last 8 are past the .*\(instruction 2 of the toy"
+    )
+    with pytest.raises(EmulationFault, match=message):
+        toy.run(wrong, 1)
+
+
+def test_an_access_over_the_end_of_a_region_is_an_error_though_another_begins_there(with_exec):
+    toy = with_exec
     for number in range(2):
         toy.put(np.zeros(1, np.uint32), BASE + 4 * number)
     program = [("const", "d", BASE), ("load", "global", "j", "d", 64)]
@@ -109,7 +160,8 @@ def test_one_instruction_is_asked_each_time_what_it_may(toy):
     assert (first[0], second[0]) == (1, 0)
 
 
-def test_an_access_has_to_be_on_a_multiple_of_its_bytes(toy):
+def test_an_access_has_to_be_on_a_multiple_of_its_bytes(with_counters):
+    toy = with_counters
     given = np.zeros(4, np.uint32)
     toy.put(given, BASE)
     program = [("const", "d", BASE + 4), ("load", "global", "j", "d", 64)]
@@ -118,8 +170,8 @@ def test_an_access_has_to_be_on_a_multiple_of_its_bytes(toy):
     assert fault.value.kind == Fault.MISALIGNED
 
 
-def test_a_machine_may_ask_for_less(toy):
-    toy.options["most_align"] = 4
+def test_a_machine_may_ask_for_less(with_exec):
+    toy = with_exec
     given = np.arange(toy.width + 1, dtype=np.uint32)
     toy.put(given, BASE)
     found = toy.results([*place_of(BASE), ("load", "global", "j", "d", 64)], toy.width)
@@ -233,7 +285,6 @@ def test_threads_have_local_memory_of_their_own(toy):
 
 def test_lanes_of_one_generic_access_may_be_in_different_spaces(toy):
     """By a window of addresses for each space, which is the same for all threads."""
-    toy.options["has_windows"] = True
     width = toy.width
     given = np.arange(width, dtype=np.uint32) + 1000
     address = toy.put(given, BASE)
@@ -254,7 +305,6 @@ def test_lanes_of_one_generic_access_may_be_in_different_spaces(toy):
 
 
 def test_a_window_of_shared_memory_is_wider_than_what_a_block_has(toy):
-    toy.options["has_windows"] = True
     program = [("const", "d", WINDOWS.shared + 64), ("store", "generic", "d", "d")]
     with pytest.raises(EmulationFault, match="offset 64 of shared memory, of which") as fault:
         toy.run(program, 1, shared=64)

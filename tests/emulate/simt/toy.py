@@ -18,6 +18,7 @@ from treadle.emulate.simt.accesses import (
     flight_start,
     flight_wait,
     load,
+    load_scalars,
     read_modify_write,
     store,
 )
@@ -36,12 +37,15 @@ ODD = Fault.FIRST_OWN  # the toy's own fault
 
 
 @functools.cache
-def front_end(width, has_lane_counters, most_align=32, has_windows=False):
-    """A front end, the same one for the same arguments: its functions are compiled once."""
+def front_end(width, has_lane_counters):
+    """A front end, the same one for the same arguments: its functions are compiled once.
+
+    With one counter accesses have to be on multiples of 4 bytes only, as on AMD's GPUs.
+    """
     machine = Machine(
         width,
         has_lane_counters,
-        most_align,
+        most_align=32 if has_lane_counters else 4,
         launch=(("user", 8),),
         block=(("user", 8),),
         warp=(
@@ -79,7 +83,7 @@ def front_end(width, has_lane_counters, most_align=32, has_windows=False):
         start_warp=start_warp,
         faults={ODD: lambda facts: f"{facts.who}: something odd"},
         pending_reader="the toy's engine",
-        windows=WINDOWS if has_windows else None,
+        windows=WINDOWS,
     )
 
 
@@ -90,7 +94,7 @@ class Block:
     items: list = field(default_factory=list)
 
 
-ENDINGS = {"goto", "unless", "unless_any", "switch", "barrier", "exit"}
+ENDINGS = {"goto", "unless", "unless_any", "switch", "barrier", "wait_barrier", "exit"}
 
 
 def flatten(program, has_lane_counters):
@@ -275,6 +279,22 @@ class Kernel:
         (value,) = load(self.e, space, self.registers.read(address), bits)
         self.write(name, self.extend(value, bits))
 
+    def op_load_scalars(self, address, *names):
+        """Words of 64 bits from the address of the first lane on."""
+        place = self.e.op(f"extractelement {self.e.lanes('i64')} {self.registers.read(address)}, "
+                          "i32 0")  # fmt: skip
+        for name, value in zip(names, load_scalars(self.e, place, 64, len(names)), strict=True):
+            self.write(name, self.e.spread_scalar("i64", value))
+
+    def op_load_three(self, space, address, *names):
+        values = load(self.e, space, self.registers.read(address), 32, 3)
+        for name, value in zip(names, values, strict=True):
+            self.write(name, self.extend(value, 32))
+
+    def op_store_three(self, space, address, *names):
+        values = [self.narrowed(name, 32) for name in names]
+        store(self.e, space, self.registers.read(address), 32, values)
+
     def op_store(self, space, address, name, bits=32):
         values = [self.narrowed(name, bits)]
         store(self.e, space, self.registers.read(address), bits, values)
@@ -372,6 +392,13 @@ class Kernel:
             self.flow.barrier(self.index, self.e.mask_bits, str(number))
         else:
             self.flow.barrier(self.index, str(number))
+
+    def op_signal(self, number=0):
+        self.flow.signal(str(number))
+
+    def op_wait_barrier(self, number=0):
+        self.leave()
+        self.flow.wait(self.index, str(number))
 
     def op_exit(self):
         self.leave()

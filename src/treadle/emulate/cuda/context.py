@@ -8,7 +8,7 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
@@ -238,11 +238,11 @@ class EmulatedContext:
 
     def launch(
         self,
-        kernel: Any,
+        kernel: EmulatedKernel,
         grid: Dim,
         block: Dim,
         shared: int,
-        stream: Any,
+        stream: object,
         args: Sequence[Argument],
     ) -> None:
         self._check("cuLaunchKernel")
@@ -281,7 +281,7 @@ class EmulatedContext:
 
     # -- order: everything has happened when a call returns
 
-    def new_stream(self) -> Any:
+    def new_stream(self) -> int:
         self._check("cuStreamCreate")
         return next(self._streams)
 
@@ -325,8 +325,8 @@ class EmulatedContext:
     def add_kernel(
         self,
         graph: _Graph,
-        after: Sequence[Any],
-        kernel: Any,
+        after: Sequence[int],
+        kernel: EmulatedKernel,
         grid: Dim,
         block: Dim,
         shared: int,

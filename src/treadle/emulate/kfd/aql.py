@@ -16,6 +16,7 @@ from functools import partial
 
 from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
 from treadle.emulate.kfd.queue import GPU, Queue, QueueFacts
+from treadle.emulate.kfd.work import After
 
 __all__ = ["AQLQueue"]
 
@@ -97,14 +98,15 @@ class AQLQueue(Queue):
         releases = header >> _RELEASE_SHIFT & 3 and not self.gpu.drops("release")
         if not releases:
             self.work.add(partial(self.gpu.execute, dispatch))
-            self.work.add(partial(self._complete, signal, 0), is_urgent=True)
+            self.work.add(partial(self._complete, signal, 0), After.NOTHING, is_urgent=True)
             return
         self.work.add(partial(self._run, dispatch, signal), is_urgent=bool(signal))
 
     def _run(self, dispatch: Dispatch, signal: int) -> None:
         started = self.gpu.clock()
         self.gpu.execute(dispatch)
-        self._complete(signal, started)
+        if not self.gpu.is_halted:
+            self._complete(signal, started)
 
     def _complete(self, signal: int, started: int) -> None:
         """What the end of a packet does to its signal."""
@@ -133,9 +135,7 @@ class AQLQueue(Queue):
         rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", descriptor, 44)
         properties, preload = struct.unpack_from("<HH", descriptor, 56)
         if group < fixed_group or private < fixed_private:
-            raise KernelFault(
-                "an AQL dispatch has less memory than its kernel's descriptor asks for"
-            )
+            raise KernelFault("an AQL dispatch has less memory than its kernel asks for")
         user = self._user_sgprs(properties, address, kernarg, private)
         user += self._preloaded(preload, kernarg)
         has_scratch = bool(rsrc2 & 1)

@@ -12,7 +12,7 @@ import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from treadle.emulate.kfd import sysfs, tables
 from treadle.emulate.kfd.chips import chip
@@ -452,7 +452,7 @@ class _RenderFile:
     def ioctl(self, request: int, argument: bytearray) -> None:
         raise refusal(errno.ENOTTY)
 
-    def map(self, nbytes: int, offset: int) -> Any:
+    def map(self, nbytes: int, offset: int) -> MemoryObject:
         return self._driver.memory_at(self.gpu, nbytes, offset)
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.kfd.aql import AQLQueue
+from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.kfd.pm4 import PM4Queue
 from treadle.emulate.kfd.sdma import SDMAQueue
 from treadle.emulate.machine.memory import AddressSpace, MemoryFault
@@ -77,7 +78,10 @@ class EmulatedGPU:
     def rung(self, number: int, value: int) -> None:
         """A doorbell."""
         if number in self._queues and not self.is_halted:
-            self._queues[number].ring(value)
+            try:
+                self._queues[number].ring(value)
+            except KernelFault as fault:
+                self.halt(str(fault))
 
     # -- faults -----------------------------------------------------------------------------------
 

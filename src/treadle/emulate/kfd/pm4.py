@@ -14,12 +14,12 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from treadle.emulate.kfd import tables
 from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
 from treadle.emulate.kfd.queue import GPU, QueueFacts
 from treadle.emulate.kfd.word_ring import Handler, WordQueue
+from treadle.emulate.kfd.work import After
 
 __all__ = ["PM4Queue"]
 
@@ -83,7 +83,7 @@ class PM4Queue(WordQueue):
             raise KernelFault(f"PM4 opcode {word >> 8 & 0xFF:#x} ({name}) is not emulated")
         return found
 
-    def _decoded(self, name: str, words: Sequence[int]) -> dict[str, Any]:
+    def _decoded(self, name: str, words: Sequence[int]) -> dict[str, int]:
         return self._packets.decode(name, words)
 
     # -- registers --------------------------------------------------------------------------------
@@ -99,7 +99,7 @@ class PM4Queue(WordQueue):
 
     def _set(self, kind: str, words: Sequence[int]) -> None:
         first = tables.set_reg_start(self.gpu.chip.family, kind)
-        first += self._decoded("set_reg", words)["offset"]
+        first += self._decoded(f"set_{kind}_reg", words)["offset"]
         for address, value in enumerate(words[2:], first):
             name = self._registers.names.get(address)
             if name is None:
@@ -246,7 +246,8 @@ class PM4Queue(WordQueue):
         if self.gpu.drops("signal"):
             return
         is_covered = self._writes_back(given, words[1]) and not self.gpu.drops("release")
-        self.work.add(partial(self._signal, given), after_all=is_covered, is_urgent=True)
+        after = After.ALL if is_covered else After.NOTHING
+        self.work.add(partial(self._signal, given), after, is_urgent=True)
 
     def _writes_back(self, given: dict[str, int], word: int) -> bool:
         if self.gpu.chip.family == "gfx9":

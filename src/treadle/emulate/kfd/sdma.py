@@ -12,6 +12,7 @@ from treadle.emulate.kfd import tables
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.kfd.queue import GPU, QueueFacts
 from treadle.emulate.kfd.word_ring import Handler, WordQueue
+from treadle.emulate.kfd.work import After
 
 __all__ = ["SDMAQueue"]
 
@@ -68,7 +69,7 @@ class SDMAQueue(WordQueue):
         return getattr(self, f"_do_{self._kind(word).lower()}")
 
     def _add(self, run: Callable[[], None]) -> None:
-        self.work.add(run, after_all=True)
+        self.work.add(run, After.ALL)
 
     # -- packets ----------------------------------------------------------------------------------
 
@@ -111,11 +112,12 @@ class SDMAQueue(WordQueue):
         given = self._packets.decode("FENCE", words)
         address = given["addr_31_0"] | given["addr_63_32"] << 32
         write = partial(self.gpu.space.write32, address, given["data"])
-        self.work.add(write, after_all=not self.gpu.drops("release"), is_urgent=True)
+        after = After.NOTHING if self.gpu.drops("release") else After.ALL
+        self.work.add(write, after, is_urgent=True)
 
     def _do_trap(self, words: Sequence[int]) -> None:
         event = self._packets.decode("TRAP", words)["int_context"]
-        self.work.add(partial(self.gpu.interrupt, event), after_all=True, is_urgent=True)
+        self.work.add(partial(self.gpu.interrupt, event), After.ALL, is_urgent=True)
 
     def _do_atomic(self, words: Sequence[int]) -> None:
         given = self._packets.decode("ATOMIC", words)
@@ -126,7 +128,7 @@ class SDMAQueue(WordQueue):
         space = self.gpu.space
         self.work.add(
             lambda: space.write64(address, space.read64(address) + number),
-            after_all=True, is_urgent=True,
+            After.ALL, is_urgent=True,
         )  # fmt: skip
 
     def _do_poll_regmem(self, words: Sequence[int]) -> Iterator[bool]:

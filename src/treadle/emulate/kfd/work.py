@@ -3,7 +3,7 @@
     work = Worklist(random)
     work.add(dispatch)                      # may be done at any time from now on
     work.barrier()                          # what comes later is done after what came before
-    work.add(signal, after_all=True, is_urgent=True)
+    work.add(signal, After.ALL, is_urgent=True)
 
 An engine is free to be quick or slow, so each piece of work is one or the other at random. Slow
 work is done at the last moment: when something urgent has to come after it, such as a signal that
@@ -12,13 +12,22 @@ says that it is finished. That is when its writes reach others.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
-__all__ = ["Worklist"]
+__all__ = ["After", "Worklist"]
 
 _MOST = 32  # pieces of work that an engine takes on
+
+
+class After(enum.Enum):
+    """What a piece of work comes after: what is before the last barrier, all, or nothing."""
+
+    BARRIER = enum.auto()
+    ALL = enum.auto()
+    NOTHING = enum.auto()
 
 
 @dataclass
@@ -46,10 +55,10 @@ class Worklist:
         self._floor = self._count
 
     def add(
-        self, run: Callable[[], None], *, after_all: bool = False, is_urgent: bool = False
+        self, run: Callable[[], None], after: After = After.BARRIER, *, is_urgent: bool = False
     ) -> None:
-        """Work; with `after_all` it comes after all that was added before."""
-        needs = self._count if after_all else self._floor
+        """Work that comes after others."""
+        needs = {After.NOTHING: 0, After.BARRIER: self._floor, After.ALL: self._count}[after]
         may_start = is_urgent or self._random.random() < 0.5
         self._items.append(_Item(run, self._count, needs, may_start))
         self._count += 1

@@ -158,13 +158,10 @@ class EmulatedPlatform:
                 for page in range(0, nbytes, host_memory.PAGE):
                     self._doorbells[address + page] = address, found
 
-    def map_anonymous(self, nbytes: int, address: int) -> None:
-        host_memory.map_anonymous(nbytes, address)
-
     def unmap(self, address: int, nbytes: int) -> None:
         with self._lock:
-            for page in range(address, address + nbytes, host_memory.PAGE):
-                self._doorbells.pop(page, None)
+            for page in [one for one in self._doorbells if address <= one < address + nbytes]:
+                del self._doorbells[page]
         host_memory.release(address, nbytes)
 
     def load32(self, address: int) -> int:

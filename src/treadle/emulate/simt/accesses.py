@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from treadle.emulate.simt.shadow import TOUCH
+from treadle.emulate.simt.shadow import LOAD, TOUCH
 from treadle.emulate.simt.support import access_name
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from treadle.emulate.simt.emit import Emitter
 
 __all__ = [
-    "data_place", "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data",
+    "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data", "load_scalars",
     "read_modify_write", "set_addresses", "set_data", "store", "strong", "warp_sync",
 ]  # fmt: skip
 
@@ -29,7 +29,7 @@ def set_addresses(e: Emitter, addresses: str) -> None:
     e.do(f"store {e.lanes('i64')} {addresses}, ptr {e.warp_field('addresses')}, align 64")
 
 
-def data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
+def _data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
     """Where element `part` of all lanes lies."""
     return e.warp_field(area, part * e.machine.width * bits // 8)
 
@@ -40,13 +40,13 @@ def _align(e: Emitter, bits: int) -> int:
 
 def set_data(e: Emitter, value: str, bits: int, part: int = 0, area: str = "data") -> None:
     """Puts element `part` of all lanes where the support functions look for it."""
-    place = data_place(e, bits, part, area)
+    place = _data_place(e, bits, part, area)
     e.do(f"store {e.lanes(f'i{bits}')} {value}, ptr {place}, align {_align(e, bits)}")
 
 
 def load_data(e: Emitter, bits: int, part: int = 0) -> str:
     """Element `part` of all lanes, as a support function has left it."""
-    place = data_place(e, bits, part)
+    place = _data_place(e, bits, part)
     return e.op(f"load {e.lanes(f'i{bits}')}, ptr {place}, align {_align(e, bits)}")
 
 
@@ -93,6 +93,23 @@ def read_modify_write(
     good = e.support(check, f"i32 {bits // 8}", *how, result=e.machine.mask)
     e.do(f"call void {function}(ptr %warp, {e.machine.mask} {good})")
     return load_data(e, bits)
+
+
+def load_scalars(e: Emitter, address: str, bits: int, count: int = 1) -> list[str]:
+    """Elements of `bits` from one global address on, an i64, for the warp: whichever lanes act.
+
+    The first lane is told of by a fault, after which they are anything. Races are not looked for.
+    """
+    nbytes = bits // 8 * count
+    host = e.intrinsic(
+        "treadle_simt_host", "i64", "ptr %block", "ptr %warp", f"i32 {e.site}", "i32 0",
+        f"i64 {address}", f"i32 {nbytes}", f"i32 {LOAD}",
+    )  # fmt: skip
+    wrong = e.op(f"icmp eq i64 {host}, 0")
+    there = e.op(f"inttoptr i64 {host} to ptr")
+    place = e.op(f"select i1 {wrong}, ptr {e.warp_field('more')}, ptr {there}")
+    places = [e.op(f"getelementptr i{bits}, ptr {place}, i64 {part}") for part in range(count)]
+    return [e.op(f"load i{bits}, ptr {each}, align 1") for each in places]
 
 
 # -- order

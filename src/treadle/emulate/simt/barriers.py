@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 __all__ = ["BARRIER_SYMBOLS", "barrier_functions"]
 
 BARRIER_SYMBOLS = (
-    "treadle_simt_arrive", "treadle_simt_exit", "treadle_simt_fence", "treadle_simt_warp_sync",
-    "treadle_simt_run",
+    "treadle_simt_arrive", "treadle_simt_barrier_wait", "treadle_simt_exit", "treadle_simt_fence",
+    "treadle_simt_warp_sync", "treadle_simt_run",
 )  # fmt: skip
 
 
@@ -30,7 +30,7 @@ def barrier_functions(front: FrontEnd) -> list[str]:
     """The definitions; of BARRIER_SYMBOLS the last is for Python, the others for kernels."""
     m = front.machine
     return [
-        _arrive(m), _complete(m), _exit(m), _fence(m), _warp_sync(m), _start_block(front),
+        _arrive(m), _wait(m), _complete(m), _exit(m), _fence(m), _warp_sync(m), _start_block(front),
         _turns(m), _run(m),
     ]  # fmt: skip
 
@@ -54,26 +54,49 @@ def _arrive(m: Machine) -> str:
         "noinline",
     )  # fmt: skip
 
-    def out_of_range() -> None:
-        code.report(Fault.BAD_BARRIER, "0", code.wide("%id"), "0")
-        code.leave("ret void")
-
-    code.when(code.op(f"icmp uge i32 %id, {BARRIERS}"), out_of_range)
+    _check_number(code)
+    phase = code.op(f"load i32, ptr {code.slot('block', 'phases', '%id')}")
+    code.do(f"store i32 {phase}, ptr {code.slot('warp', 'signalled', '%id')}")
     _add(code, code.slot("block", "arrived", "%id"), code.count_lanes("%mask"))
     _add(code, code.slot("block", "voted", "%id"), code.count_lanes("%votes"))
     expected = code.slot("block", "expected", "%id")
     code.do(f"store i32 %count, ptr {expected}")
 
-    def wait() -> None:
-        mine = code.slot("warp", "barriers", "%id", m.width)
-        for place in (mine, code.field("warp", "waiting")):
-            now = code.op(f"load MASK, ptr {place}")
-            code.do(f"store MASK {code.op(f'or MASK {now}, %mask')}, ptr {place}")
-
-    code.when(code.op("icmp ne i32 %wait, 0"), wait)
+    code.when(code.op("icmp ne i32 %wait, 0"), lambda: _hold(code))
     loose = code.slot("block", "loose", "%id")
     code.when(code.op("icmp eq i32 %wait, 2"), lambda: code.do(f"store i32 1, ptr {loose}"))
     code.op("call i1 @complete(ptr %block, ptr %warp, i32 %id, i32 %site)")
+    code.do("ret void")
+    return code.text
+
+
+def _check_number(code: Code) -> None:
+    """Reports a barrier that there is not, and returns."""
+
+    def out_of_range() -> None:
+        code.report(Fault.BAD_BARRIER, "0", code.wide("%id"), "0")
+        code.leave("ret void")
+
+    code.when(code.op(f"icmp uge i32 %id, {BARRIERS}"), out_of_range)
+
+
+def _hold(code: Code) -> None:
+    """The lanes of the mask wait at the barrier."""
+    for place in (
+        code.slot("warp", "barriers", "%id", code.machine.width),
+        code.field("warp", "waiting"),
+    ):
+        now = code.op(f"load MASK, ptr {place}")
+        code.do(f"store MASK {code.op(f'or MASK {now}, %mask')}, ptr {place}")
+
+
+def _wait(m: Machine) -> str:
+    """Threads of a mask, which have arrived at a barrier before, wait for the others there."""
+    code = Code(m, "void", "treadle_simt_barrier_wait", f"{LANES}, i32 %id", "noinline")
+    _check_number(code)
+    phase = code.op(f"load i32, ptr {code.slot('block', 'phases', '%id')}")
+    mine = code.op(f"load i32, ptr {code.slot('warp', 'signalled', '%id')}")
+    code.when(code.op(f"icmp eq i32 {phase}, {mine}"), lambda: _hold(code))
     code.do("ret void")
     return code.text
 
@@ -99,6 +122,7 @@ def _complete(m: Machine) -> str:
     code.do(f"store i32 {votes}, ptr {places['last_voted']}")
     for name in ("arrived", "expected", "voted", "loose"):
         code.do(f"store i32 0, ptr {places[name]}")
+    _add(code, code.slot("block", "phases", "%id"), "1")
 
     def release(index: str) -> None:
         other = _warp_at(code, index)
@@ -200,7 +224,7 @@ def _start_block(front: FrontEnd) -> str:
     code.do(f"call void @llvm.memset.p0.i64(ptr {base}, i8 -1, i64 {nbytes}, i1 false)")
     code.save("block", "flight_count", "0")
     first = code.field("block", "arrived")
-    code.do(f"call void @llvm.memset.p0.i64(ptr {first}, i8 0, i64 {6 * 64}, i1 false)")
+    code.do(f"call void @llvm.memset.p0.i64(ptr {first}, i8 0, i64 {7 * 4 * BARRIERS}, i1 false)")
 
     def start_warp(index: str) -> None:
         code.do("; one warp")

@@ -193,6 +193,11 @@ def each_row(code: Code, visit: Callable[[Row], object], may_group: bool) -> Non
     straight = code.op(f"call i1 @llvm.vector.reduce.and.vWi1(<W x i1> {same})")
     in_order = code.op(f"and i1 {straight}, {code.op('icmp eq MASK %mask, -1')}")
     wide = code.op(f"and i1 {in_order}, {code.op('icmp uge i32 %nbytes, 4')}")
+    if machine.most_align == 4:  # three words a lane go lane by lane
+        odd = code.op("icmp eq i32 %nbytes, 12")
+        in_order, wide = (
+            code.op(f"and i1 {flag}, {code.op(f'xor i1 {odd}, true')}") for flag in (in_order, wide)
+        )
     aligned = code.op(f"icmp eq i64 {code.op(f'and i64 {first}, 3')}, 0")
     narrow = code.op(f"and i1 {in_order}, {aligned}")
     start = code.op(f"shl i64 {moment.warp}, {machine.shift}")

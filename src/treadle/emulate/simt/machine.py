@@ -78,8 +78,9 @@ _BLOCK: tuple[Field, ...] = (
     ("global_written", 8), ("global_read", 8), ("owners", 8), ("epoch_base", 8),
     ("epoch_shift", 8), ("epoch_before", 8), ("worker_mask", 8), ("worker", 8), ("ordered", 4),
     ("strong", 4), ("element", 4), ("outer", 16), ("checks_races", 4),
+    # Of each barrier; `phases` is how many times all have met there.
     *((name, 4 * BARRIERS) for name in (
-        "arrived", "expected", "loose", "voted", "last_voted", "last_arrived",
+        "arrived", "expected", "loose", "voted", "last_voted", "last_arrived", "phases",
     )),
     # Pieces of shared memory that are still being read: see pending_reads.
     ("flight_count", 8), ("flights", FLIGHTS * FLIGHT_BYTES),
@@ -91,9 +92,9 @@ def _warp(width: int, has_lane_counters: bool) -> tuple[Field, ...]:
     counters = (("pc", 4 * width),) if has_lane_counters else (("exec", mask), ("pc", 4))
     return (
         ("live", mask), ("waiting", mask), ("held", mask), ("slice", 4), ("number", 4), ("flip", 4),
-        # From here to pc all is zero when a block starts. `flight_groups` are the warp's of each
-        # kind of pending reads.
-        ("barriers", mask * BARRIERS), ("flight_groups", 8), *counters,
+        # From here to pc all is zero when a block starts. `signalled` are the phases of barriers at
+        # which the warp last arrived, `flight_groups` its own of each kind of pending reads.
+        ("barriers", mask * BARRIERS), ("signalled", 4 * BARRIERS), ("flight_groups", 8), *counters,
         ("tid_x", 4 * width), ("tid_y", 4 * width), ("tid_z", 4 * width),
         # Where translated code leaves addresses and data for the support functions, and back.
         # `hosts` are the host's addresses of those that have passed their checks.

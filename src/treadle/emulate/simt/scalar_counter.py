@@ -109,16 +109,33 @@ class ScalarCounter:
         e.intrinsic("treadle_simt_exit", "void", *arguments)
         e.do("ret void")
 
-    def barrier(self, index: int, number: str = "0", wait: bool = True) -> None:
-        """The warp arrives at a barrier of the block. The next basic block follows.
+    def signal(self, number: str = "0") -> None:
+        """The warp arrives at a barrier of the block and goes on; `wait` is to follow.
 
-        All of its threads do, those that EXEC leaves out as well. Without `wait` they go on.
+        All of its threads arrive, those that EXEC leaves out as well.
         """
-        e, mask = self.e, self.e.machine.mask
+        self._arrive(number, wait=0)
+
+    def wait(self, index: int, number: str = "0") -> None:
+        """The warp waits for all to arrive where it has. The next basic block follows."""
+        e = self.e
         self._park(index + 1)
+        e.intrinsic(
+            "treadle_simt_barrier_wait", "void", "ptr %block", "ptr %warp",
+            f"{e.machine.mask} {e.warp_mask('live')}", f"i32 {e.site}", f"i32 {number}",
+        )  # fmt: skip
+        e.do("br label %dispatch")
+
+    def barrier(self, index: int, number: str = "0") -> None:
+        """The warp arrives at a barrier and waits. The next basic block follows."""
+        self._park(index + 1)
+        self._arrive(number, wait=1)
+        self.e.do("br label %dispatch")
+
+    def _arrive(self, number: str, wait: int) -> None:
+        e, mask = self.e, self.e.machine.mask
         e.intrinsic(
             "treadle_simt_arrive", "void", "ptr %block", "ptr %warp",
             f"{mask} {e.warp_mask('live')}", f"i32 {e.site}", f"i32 {number}", "i32 0",
-            f"i32 {int(wait)}", f"{mask} 0",
+            f"i32 {wait}", f"{mask} 0",
         )  # fmt: skip
-        e.do("br label %dispatch")

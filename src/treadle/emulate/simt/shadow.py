@@ -32,13 +32,17 @@ __all__ = [
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 ID_BITS = 11
 OF_WARP, OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
-_SIZES = (1, 2, 4, 8, 16, 32)
 
 
 def shadow_functions(m: Machine) -> list[str]:
     """check_shared for any access, and what it calls."""
-    sized = [_check_sized(m, how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _SIZES]
+    sized = [_check_sized(m, how, nbytes) for how in (LOAD, STORE, TOUCH) for nbytes in _sizes(m)]
     return [_check(m), *sized, _bounds(m), _judge(m), _races(m), _tick(m)]
+
+
+def _sizes(m: Machine) -> tuple[int, ...]:
+    """The bytes that a thread may access in one instruction."""
+    return (1, 2, 4, 8, 12, 16, 32) if m.most_align == 4 else (1, 2, 4, 8, 16, 32)
 
 
 def _tick(m: Machine) -> str:
@@ -68,7 +72,7 @@ def _check(m: Machine) -> str:
         m, "MASK", "treadle_simt_check_shared", f"{LANES}, i32 %nbytes, i32 %how", "noinline"
     )
     for how in (LOAD, STORE, TOUCH):
-        for nbytes in _SIZES:
+        for nbytes in _sizes(m):
             is_how = code.op(f"icmp eq i32 %how, {how}")
             is_size = code.op(f"icmp eq i32 %nbytes, {nbytes}")
             call = f"call MASK @{check_name(how, nbytes)}({LANES})"

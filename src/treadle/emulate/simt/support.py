@@ -41,9 +41,15 @@ ACCESSES = (
     (8, 1), (16, 1), (32, 1), (64, 1), (128, 1), (8, 2), (16, 2), (32, 2), (64, 2), (8, 4),
     (16, 4), (32, 4), (64, 4), (32, 8), (16, 8),
 )  # fmt: skip
+_THREE_WORDS = (32, 3)  # where accesses need not be on a multiple of all of their bytes
 _SPACES = ("global", "shared", "local", "generic")
 _SIZED = f"{LANES}, i32 %nbytes"
 _START, _END, _DELTA, _ACCESS = range(REGION_WORDS)
+
+
+def accesses(machine: Machine) -> tuple[tuple[int, int], ...]:
+    """Those of a machine."""
+    return (*ACCESSES, _THREE_WORDS) if machine.most_align == 4 else ACCESSES
 
 
 def access_name(kind: str, space: str, bits: int, count: int) -> str:
@@ -51,18 +57,13 @@ def access_name(kind: str, space: str, bits: int, count: int) -> str:
     return f"treadle_simt_{kind}_{space}_{bits}x{count}"
 
 
-_SYMBOLS = (
+_CORE = (
     "treadle_simt_fault",
+    "treadle_simt_host",
     "treadle_simt_check_global",
     "treadle_simt_check_shared",
     "treadle_simt_check_local",
     "treadle_simt_check_generic",
-    *(
-        access_name(kind, space, bits, count)
-        for kind in ("load", "store")
-        for space in _SPACES
-        for bits, count in ACCESSES
-    ),
     *BARRIER_SYMBOLS,
     *FLIGHT_SYMBOLS,
     *GLOBAL_SYMBOLS,
@@ -71,7 +72,13 @@ _SYMBOLS = (
 
 def support_symbols(front: FrontEnd) -> tuple[str, ...]:
     """What kernels and Python call: the core's functions and the front end's."""
-    return (*_SYMBOLS, *front.symbols)
+    moves = (
+        access_name(kind, space, bits, count)
+        for kind in ("load", "store")
+        for space in _SPACES
+        for bits, count in accesses(front.machine)
+    )
+    return (*_CORE, *moves, *front.symbols)
 
 
 def support_ir(front: FrontEnd) -> str:
@@ -81,7 +88,7 @@ def support_ir(front: FrontEnd) -> str:
     functions += [*shadow_functions(m), _check_local(m), _check_generic(m)]
     functions += [*barrier_functions(front), *flight_functions(m), *global_functions(m)]
     functions += front.functions()
-    for bits, count in ACCESSES:
+    for bits, count in accesses(m):
         functions += move_functions(m, bits, count)
         for kind in ("load", "store"):
             functions += [_access(m, kind, space, bits, count) for space in _SPACES]

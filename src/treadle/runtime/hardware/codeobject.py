@@ -14,12 +14,13 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias, cast
 
 from treadle.errors import InternalError
 
 from .elf import ABSOLUTE, UNDEFINED, Object, Relocation, Section, Symbol, read_object
 from .messagepack import unpacked
+from .structs import Value
 
 __all__ = ["Argument", "Descriptor", "Image", "KernelCode", "link"]
 
@@ -196,6 +197,8 @@ def _relocate(data: bytearray, at: int, relocation: Relocation, places: dict[int
     struct.pack_into(field.form, data, at, field.part(distance))
 
 
+_Record: TypeAlias = "dict[str, Value]"  # of a kernel, or of all, as the ABI names its fields
+
 # -- kernels --------------------------------------------------------------------------------------
 
 
@@ -205,14 +208,19 @@ def _kernels(found: Object, image: bytes, places: dict[int, int]) -> dict[str, K
         for section in found.sections
         for name, kind, content in section.notes()
         if (name, kind) == _METADATA
-        for record in unpacked(content).get("amdhsa.kernels", ())
+        for record in _metadata(content).get("amdhsa.kernels", ())
     ]
     return {record[".name"]: _kernel(record, found, image, places) for record in records}
 
 
-def _kernel(
-    record: dict[str, Any], found: Object, image: bytes, places: dict[int, int]
-) -> KernelCode:
+def _metadata(note: bytes) -> _Record:
+    found = unpacked(note)
+    if not isinstance(found, dict):
+        raise InternalError("the code's note on its kernels is no map")
+    return cast("_Record", found)
+
+
+def _kernel(record: _Record, found: Object, image: bytes, places: dict[int, int]) -> KernelCode:
     name, symbol = record[".name"], found.symbols.get(record[".symbol"])
     if symbol is None or symbol.size != _DESCRIPTOR_BYTES:
         raise InternalError(f"kernel {name!r} has no descriptor {record['.symbol']!r}")

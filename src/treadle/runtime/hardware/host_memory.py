@@ -15,9 +15,7 @@ import functools
 import mmap
 import os
 
-__all__ = [
-    "PAGE", "address_of", "map_anonymous", "map_file", "release", "reserve", "round_up", "view",
-]  # fmt: skip
+__all__ = ["PAGE", "address_of", "map_file", "release", "reserve", "round_up", "view"]
 
 PAGE = 4096
 
@@ -69,12 +67,6 @@ def map_file(fd: int, nbytes: int, offset: int = 0, address: int | None = None) 
     """Bytes of a file, shared with all who map it; at `address`, which has to be reserved."""
     flags = mmap.MAP_SHARED | (0 if address is None else _FIXED)
     return _mmap(address, nbytes, _READ_WRITE, flags, fd, offset)
-
-
-def map_anonymous(nbytes: int, address: int | None = None) -> int:
-    """Fresh zeros, which a child does not share; at `address`, which has to be reserved."""
-    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | (0 if address is None else _FIXED)
-    return _mmap(address, nbytes, _READ_WRITE, flags, -1, 0)
 
 
 def release(address: int, nbytes: int) -> None:

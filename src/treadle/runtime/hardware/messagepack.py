@@ -8,7 +8,6 @@ Extension types are refused: no note of a code object has any.
 from __future__ import annotations
 
 import struct
-from typing import Any
 
 from treadle.errors import InternalError
 
@@ -27,7 +26,7 @@ _LENGTHS = {
 }  # fmt: skip
 
 
-def unpacked(data: bytes) -> Any:
+def unpacked(data: bytes) -> object:
     """The one value that `data` holds. Raises InternalError if it is cut short, or holds more."""
     reader = _Reader(data)
     value = reader.value()
@@ -47,11 +46,12 @@ class _Reader:
         self.at += count
         return taken
 
-    def number(self, form: str) -> Any:
+    def number(self, form: str) -> int:
+        """A number; of the format of one, a float."""
         (number,) = struct.unpack(form, self.take(struct.calcsize(form)))
         return number
 
-    def value(self) -> Any:
+    def value(self) -> object:
         first = self.number(">B")
         if first < 0x80 or first >= 0xE0:  # small numbers, the negative ones from 0xE0 on
             return first if first < 0x80 else first - 0x100
@@ -67,7 +67,7 @@ class _Reader:
         form, kind = _LENGTHS[first]
         return self.several(kind, self.number(form))
 
-    def several(self, kind: str, count: int) -> Any:
+    def several(self, kind: str, count: int) -> object:
         if kind == "list":
             return [self.value() for _ in range(count)]
         if kind == "map":

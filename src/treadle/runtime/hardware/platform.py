@@ -57,10 +57,6 @@ class Platform(Protocol):
         """Maps a part of a device file to reserved addresses."""
         ...
 
-    def map_anonymous(self, nbytes: int, address: int) -> None:
-        """Maps fresh memory of the host's to reserved addresses."""
-        ...
-
     def unmap(self, address: int, nbytes: int) -> None: ...
     def load32(self, address: int) -> int: ...
     def load64(self, address: int) -> int: ...
@@ -121,9 +117,6 @@ class LinuxPlatform:
 
     def map(self, fd: int, nbytes: int, offset: int, address: int) -> None:
         host_memory.map_file(fd, nbytes, offset, address)
-
-    def map_anonymous(self, nbytes: int, address: int) -> None:
-        host_memory.map_anonymous(nbytes, address)
 
     def unmap(self, address: int, nbytes: int) -> None:
         host_memory.release(address, nbytes)

@@ -76,6 +76,11 @@ class Ring:
         self._unit, self._offset = unit, offset
 
     @property
+    def position(self) -> int:
+        """How many words were ever put."""
+        return self._room.position
+
+    @property
     def most_words(self) -> int:
         """So many words one submission may have."""
         return self._room.size // 2

@@ -14,11 +14,12 @@ import struct
 from collections.abc import Mapping
 from typing import Any, TypeAlias
 
-__all__ = ["Struct"]
+__all__ = ["Struct", "Value"]
 
 _CODES = {
     "u8": "B", "u16": "H", "u32": "I", "u64": "Q", "i8": "b", "i16": "h", "i32": "i", "i64": "q",
 }  # fmt: skip
+Value: TypeAlias = Any  # of a field: a number, several, or the fields of another Struct
 Kind: TypeAlias = "str | Struct | tuple[str | Struct, int]"
 
 
@@ -40,18 +41,18 @@ class Struct:
         """The bytes of one field."""
         return _size(self._fields[field])[0]
 
-    def pack(self, **values: Any) -> bytearray:
+    def pack(self, **values: Value) -> bytearray:
         """A block with these values, and zeros elsewhere. Raises KeyError for unknown fields."""
         block = bytearray(self.nbytes)
         self.put(block, **values)
         return block
 
-    def put(self, block: bytearray | memoryview, **values: Any) -> None:
+    def put(self, block: bytearray | memoryview, **values: Value) -> None:
         """Writes some fields of a block."""
         for field, value in values.items():
             _put(block, self.offsets[field], self._fields[field], value)
 
-    def unpack(self, block: bytes | bytearray | memoryview) -> dict[str, Any]:
+    def unpack(self, block: bytes | bytearray | memoryview) -> dict[str, Value]:
         """All fields of a block."""
         return {
             field: _get(block, self.offsets[field], kind) for field, kind in self._fields.items()
@@ -69,20 +70,20 @@ def _size(kind: Kind) -> tuple[int, int]:
     return nbytes, nbytes
 
 
-def _put(block: bytearray | memoryview, at: int, kind: Kind, value: Any) -> None:
+def _put(block: bytearray | memoryview, at: int, kind: Kind, value: Value) -> None:
     if isinstance(kind, tuple):
         each = _size(kind[0])[0]
         for number, one in enumerate(value):
             _put(block, at + number * each, kind[0], one)
     elif isinstance(kind, Struct):
-        inner: Mapping[str, Any] = value
+        inner: Mapping[str, Value] = value
         for field, one in inner.items():
             _put(block, at + kind.offsets[field], kind._fields[field], one)
     else:
         struct.pack_into("<" + _CODES[kind], block, at, value)
 
 
-def _get(block: bytes | bytearray | memoryview, at: int, kind: Kind) -> Any:
+def _get(block: bytes | bytearray | memoryview, at: int, kind: Kind) -> Value:
     if isinstance(kind, tuple):
         each = _size(kind[0])[0]
         return [_get(block, at + number * each, kind[0]) for number in range(kind[1])]

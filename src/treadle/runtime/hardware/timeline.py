@@ -93,6 +93,10 @@ class Timeline:
             self._passed = moment.number + 1
         return True
 
+    def give_up(self, moment: Moment) -> None:
+        """Lets a moment pass whose work was never given to the device."""
+        self._platform.store64(self.value_of(moment), 0)
+
     def wait(self, moment: Moment, timeout: float) -> None:
         """Returns when it has happened. TimeoutError after `timeout` seconds."""
         for _ in range(_SPINS):

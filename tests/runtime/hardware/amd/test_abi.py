@@ -14,7 +14,7 @@ from treadle.runtime.hardware.amd import abi
 LINES = Path(__file__).with_name("kfd_aql_abi.txt").read_text(encoding="utf-8").splitlines()
 FACTS = dict(line.rsplit(maxsplit=1) for line in LINES if not line.startswith("#"))
 # Calls that the runtime does not make: the emulator's table is compared for these.
-OF_OTHERS = ("GET_PROCESS_APERTURES_NEW", "SVM")
+OF_OTHERS = ("GET_PROCESS_APERTURES_NEW", "SET_EVENT", "SVM")
 HSA = {
     "hsa_kernel_dispatch_packet_t": abi.DISPATCH_PACKET,
     "hsa_barrier_and_packet_t": abi.BARRIER_PACKET,

@@ -1,11 +1,13 @@
-"""An AMD device on emulated GPUs of every generation, by PM4 and by AQL: memory, launches, order."""
+"""An AMD device on emulated GPUs of every generation, by PM4 and by AQL."""
 
 import gc
+import threading
 
 import numpy as np
 import pytest
-
 from tests.emulate.kfd.machine import Machine, download, upload
+
+from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.amd import queues
@@ -211,10 +213,10 @@ def test_trimmed_memory_goes_back_to_the_driver(small):
 
 def test_too_much_memory_is_out_of_memory_and_the_device_goes_on(small):
     device = small.device()
-    with pytest.raises(OutOfMemory, match="^AMD: the GPU has 64"):
+    with pytest.raises(OutOfMemory, match=r"^AMD: the GPU has 64"):
         device.allocator.alloc(1 << 40)
     large = [device.allocator.alloc(20 << 20) for _ in range(2)]
-    with pytest.raises(OutOfMemory, match="^AMD: no memory to allocate"):
+    with pytest.raises(OutOfMemory, match=r"^AMD: no memory to allocate"):
         device.allocator.alloc(40 << 20)
     assert len(large) == 2
     data = np.arange(5, dtype=np.int32)
@@ -287,3 +289,109 @@ def test_a_device_that_is_collected_leaves_no_queue(small):
     del device
     gc.collect()
     assert small.driver._queues == {}
+
+
+def test_a_list_that_is_collected_while_it_runs_keeps_its_words(machine, device):
+    seen = []
+    phase = machine.kernel(device, lambda run: seen.append(run.integers(1, 1)[0]), 1, 1)
+    for number in range(20):
+        calls = device.call_list([Launch([phase], [0], [number])] * 3)
+        calls.run()
+        del calls
+        gc.collect()
+    device.synchronize()
+    assert seen == [number for number in range(20) for _ in range(3)]
+
+
+def test_several_threads_launch_write_and_read_at_once(machine, device):
+    phase = machine.kernel(device, add_number, slots=2, variables=1)
+    wrong = []
+
+    def work(number):
+        data = np.full(COUNT, number, np.int32)
+        for _ in range(8):
+            buffer = upload(device, data)
+            device.run([Launch([phase], [buffer.argument, buffer.argument], [1])] * 3)
+            if (download(device, buffer) != number + 3).any():
+                wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(100 * number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+
+
+class Interrupting(EmulatedPlatform):
+    """A platform on which Ctrl-C comes at the n-th thing that is asked of it."""
+
+    left = 1 << 60
+
+    def _tick(self):
+        self.left -= 1
+        if self.left == 0:
+            raise KeyboardInterrupt
+
+    def store64(self, address, value):
+        self._tick()
+        super().store64(address, value)
+        self._tick()
+
+    def load64(self, address):
+        self._tick()
+        return super().load64(address)
+
+    def pause(self):
+        self._tick()
+        super().pause()
+
+
+@pytest.mark.parametrize("uses_aql", [False, True])
+def test_a_device_goes_on_after_an_interrupt_anywhere(uses_aql, monkeypatch):
+    monkeypatch.setattr("tests.emulate.kfd.machine.EmulatedPlatform", Interrupting)
+    machine = Machine("gfx1100", seed=2, uses_aql=uses_aql)
+    device = machine.device()
+    phase = machine.kernel(device, add_number, slots=2, variables=1)
+    calls = device.call_list([Launch([phase], [0, 0], [5])])
+    count = 0
+    for place in range(1, 60):
+        buffer = device.allocator.alloc(4 * COUNT)
+        machine.platform.left = place
+        try:
+            device.write(buffer, memoryview(np.zeros(COUNT, np.int32)).cast("B"))
+            device.run([Launch([phase], [buffer.argument] * 2, [1])])
+            download(device, buffer)
+        except KeyboardInterrupt:
+            count += 1
+        machine.platform.left = 1 << 60
+        device.write(buffer, memoryview(np.full(COUNT, place, np.int32)).cast("B"))
+        calls.set_arg(0, 0, buffer.argument)
+        calls.set_arg(0, 1, buffer.argument)
+        calls.run()
+        assert (download(device, buffer) == place + 5).all()
+    assert count > 10
+
+
+def pages_of_this_process():
+    with open("/proc/self/maps", encoding="utf-8") as file:
+        return sum(1 for _ in file)
+
+
+def test_machines_that_are_collected_leave_no_memory_in_this_process():
+    def use():
+        machine = Machine("gfx1100", "gfx90a")
+        for index in range(2):
+            device = machine.device(index)
+            phase = machine.kernel(device, lambda run: None)
+            device.call_list([Launch([phase], [0])]).run()
+            upload(device, np.zeros(COUNT))
+            device.synchronize()
+
+    use()
+    gc.collect()
+    before = pages_of_this_process()
+    for _ in range(10):
+        use()
+        gc.collect()
+    assert pages_of_this_process() <= before + 10

@@ -1,20 +1,21 @@
 """Commands that are forgotten on purpose: each is noticed, or does no harm, at many seeds.
 
 A program runs on an emulated GPU that drops commands of one kind. A seed decides how the engines
-interleave. Noticed means: a fault, a timeout, or a result that is not right. A seed at which the
-engines happen to do all in time gives the right result, as hardware would; more seeds must not.
+interleave; with `--full` there are 200 of them. Noticed means: a fault, a timeout, or a result that
+is not right. At other seeds the engines happen to do all in time, and the result has to be right.
 """
 
 import numpy as np
 import pytest
-
 from tests.emulate.kfd.machine import Machine, download, upload
+from tests.thinning import chosen
+
 from treadle.emulate.kfd import Injection
 from treadle.emulate.kfd.injection import KINDS
 from treadle.errors import DeviceError
 from treadle.runtime.base import Launch
 
-SEEDS = range(200)
+SEEDS = [seed for seed in range(200) if chosen(f"a seed of an emulated GPU: {seed}", 12)]
 COUNT = 16
 GPUS = [("gfx1100", False), ("gfx90a", False), ("gfx942", True), ("gfx1201", True)]
 NAMED = [pytest.param(*row, id=f"{row[0]}-{'AQL' if row[1] else 'PM4'}") for row in GPUS]
@@ -74,7 +75,7 @@ def found_at(kind, arch, uses_aql):
 def test_a_missing_order_shows_at_many_seeds(kind, arch, uses_aql):
     found = found_at(kind, arch, uses_aql)
     noticed = [what for what in found if what != "right"]
-    assert len(noticed) >= 20, f"only {len(noticed)} of {len(found)} seeds notice"
+    assert 10 * len(noticed) >= len(found), f"{len(noticed)} of {len(found)} seeds notice"
 
 
 @pytest.mark.parametrize(("arch", "uses_aql"), NAMED)

@@ -86,13 +86,6 @@ CALLS = {
     "destroy_queue": _call(
         _READ | _WRITE, 0x03, Struct("destroy_queue", queue_id="u32", pad="u32")
     ),
-    "get_clock_counters": _call(
-        _READ | _WRITE, 0x05,
-        Struct(
-            "get_clock_counters", gpu_clock_counter="u64", cpu_clock_counter="u64",
-            system_clock_counter="u64", system_clock_freq="u64", gpu_id="u32", pad="u32",
-        ),
-    ),
     "create_event": _call(
         _READ | _WRITE, 0x08,
         Struct(
@@ -100,7 +93,6 @@ CALLS = {
             auto_reset="u32", node_id="u32", event_id="u32", event_slot_index="u32",
         ),
     ),
-    "set_event": _call(_WRITE, 0x0A, Struct("set_event", event_id="u32", pad="u32")),
     "wait_events": _call(
         _READ | _WRITE, 0x0C,
         Struct(

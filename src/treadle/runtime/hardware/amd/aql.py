@@ -30,8 +30,6 @@ def dispatch(
     work_items: int,
     group_bytes: int,
     private_bytes: int,
-    kernarg: int = 0,
-    signal: int = 0,
 ) -> array[int]:
     """Starts a kernel, when the packets before have ended."""
     packet = DISPATCH_PACKET.pack(
@@ -46,19 +44,16 @@ def dispatch(
         private_segment_size=private_bytes,
         group_segment_size=group_bytes,
         kernel_object=kernel,
-        kernarg_address=kernarg,
-        completion_signal=signal,
     )
     return _words(packet)
 
 
-def barrier(signals: list[int], completion: int = 0) -> array[int]:
+def barrier(signals: list[int]) -> array[int]:
     """Waits until at most five signals are 0 and the packets before have ended."""
     if len(signals) > MOST_DEPENDENCIES:
         raise ValueError(f"a barrier waits for at most {MOST_DEPENDENCIES} signals")
     packet = BARRIER_PACKET.pack(
         header=_BARRIER_AND | _BARRIER_BIT | _SYSTEM_SCOPE,
         dependencies=signals,
-        completion_signal=completion,
     )
     return _words(packet)

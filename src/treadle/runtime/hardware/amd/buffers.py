@@ -99,7 +99,9 @@ class AMDAllocator:
 
     def trim(self) -> int:
         """Gives the memory that waits back to the driver; how many bytes."""
-        return self._blocks.trim()
+        freed = self._blocks.trim()
+        self._memory.collect()
+        return freed
 
     @property
     def stats(self) -> MemoryStats:

@@ -46,6 +46,7 @@ class _Device(Protocol):
     def give_scratch(self, phase: Phase) -> None: ...
     def start(self, queue: ComputeQueue, words: array[int], is_timed: bool = False) -> Moment: ...
     def wait(self, moment: Moment) -> None: ...
+    def wait_for_all(self) -> None: ...
     def synchronize(self) -> None: ...
     def run_timed(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> Moment: ...
 
@@ -136,7 +137,9 @@ class AMDCallList:
                 device.wait(copy.moment)
             self._bring_up_to_date(copy)
             words = device.compute.replay(copy.words, copy.block.address + 4 * self._argument_words)
-            copy.moment = device.start(device.compute, words)
+            for start in range(0, len(words), device.compute.limit):
+                part = words[start : start + device.compute.limit]
+                copy.moment = device.start(device.compute, part)
 
     def _bring_up_to_date(self, copy: _Copy) -> None:
         for key in copy.changed:
@@ -150,9 +153,7 @@ class AMDCallList:
 
     def _make_copies(self) -> None:
         """Commands and arguments anew: arguments first, commands behind them."""
-        for copy in self._copies:
-            if copy.moment is not None:
-                self._device.wait(copy.moment)
+        self._device.wait_for_all()  # the blocks may have been another list's
         made = [self._device.compute.launch(phase, self._device.scratch) for _, phase in self._flat]
         count = sum(len(one.words) for one in made)
         self._copies = [

@@ -102,6 +102,7 @@ class AMDDevice:
         self._argument_bytes = view(self._arguments.address, _ARGUMENT_BYTES)
         self._argument_room = Room(self.timeline, _ARGUMENT_BYTES)
         self._staging: list[tuple[Block, Moment | None]] = []
+        self._turn = 0  # the piece that was used last
         self.host_blocks: Blocks = BlockCache(
             lambda size: self.memory.alloc(size, Where.GTT),
             int,
@@ -111,6 +112,7 @@ class AMDDevice:
         self._last: Moment | None = None
         self._last_queue: object = None
         self._foreign: list[tuple[AMDDevice, Moment]] = []  # of other devices, to wait for next
+        self._awaited: list[tuple[AMDDevice, Moment]] = []  # that queues wait for
 
     def _prepare_events(self) -> None:
         """The page by which all GPUs interrupt, made by the first that is opened."""
@@ -136,6 +138,9 @@ class AMDDevice:
     def _sleep(self, nanoseconds: int) -> None:
         self.kfd.sleep(nanoseconds)
         self.failures.check()
+        for other, moment in self._awaited:
+            if other.failures.lost is not None:
+                other.timeline.give_up(moment)  # so that this device goes on
 
     # -- work -------------------------------------------------------------------------------------
 
@@ -155,11 +160,34 @@ class AMDDevice:
         last = self._last
         if last is not None and self._last_queue is not queue and not timeline.has_passed(last):
             after.append(timeline.value_of(last))
-        self._foreign.clear()
-        moment = timeline.next(self.timeout)
-        queue.submit(words, moment, after, self.timeout, is_timed)
-        self._last, self._last_queue = moment, queue
+        moment, before = timeline.next(self.timeout), queue.position
+        try:
+            queue.submit(words, moment, after, self.timeout, is_timed)
+        except BaseException:  # an interrupt: the work is started, or it is not
+            if queue.position != before:
+                queue.finish(moment)
+            raise
+        finally:
+            if queue.position == before:
+                timeline.give_up(moment)
+            else:
+                self._await_others()
+                self._last, self._last_queue = moment, queue
         return moment
+
+    def _await_others(self) -> None:
+        """The moments of others are waited for by a queue now."""
+        waiting = [pair for pair in self._awaited if not pair[0].timeline.has_passed(pair[1])]
+        self._awaited = waiting + self._foreign
+        self._foreign = []
+
+    def wait_for_all(self) -> None:
+        """Returns when all that was started has ended, and what others copy. TimeoutError."""
+        if self._last is not None:
+            self.wait(self._last)
+        for other, moment in self._foreign:
+            if other.failures.lost is None:
+                other.wait(moment)
 
     def wait(self, moment: Moment) -> None:
         """Returns when a moment has passed. TimeoutError."""
@@ -168,8 +196,7 @@ class AMDDevice:
     def synchronize(self) -> None:
         """Returns when everything that was started has finished."""
         with self.working("wait for the GPU"):
-            if self._last is not None:
-                self.wait(self._last)
+            self.wait_for_all()
             self.failures.finished()
 
     # -- launches ---------------------------------------------------------------------------------
@@ -217,8 +244,7 @@ class AMDDevice:
             return
         wave_bytes = scratch.wave_bytes(kernel.private_bytes, 32 if kernel.is_wave32 else 64)
         if not scratch.is_enough(wave_bytes):
-            if self._last is not None:
-                self.wait(self._last)
+            self.wait_for_all()
             scratch.grow(wave_bytes)
             self.compute.use_scratch(scratch, wave_bytes)
 
@@ -237,7 +263,7 @@ class AMDDevice:
             data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
             for start in range(0, data.nbytes, _PIECE):
                 piece = data[start : start + _PIECE]
-                number, block = self._free_staging(start // _PIECE)
+                number, block = self._free_staging()
                 view(block.address, piece.nbytes)[:] = piece
                 words = self.copies.copy(buffer.argument + start, block.address, piece.nbytes)
                 self._staging[number] = block, self.start(self.copies, words)
@@ -251,7 +277,7 @@ class AMDDevice:
             under_way: list[tuple[int, int]] = []
             for start in range(0, into.nbytes, _PIECE):
                 size = min(_PIECE, into.nbytes - start)
-                number, block = self._free_staging(start // _PIECE)
+                number, block = self._free_staging()
                 words = self.copies.copy(block.address, buffer.argument + start, size)
                 self._staging[number] = block, self.start(self.copies, words)
                 under_way.append((number, start))
@@ -260,11 +286,11 @@ class AMDDevice:
             for one in under_way:
                 self._fetch(into, *one)
 
-    def _free_staging(self, count: int) -> tuple[int, Block]:
+    def _free_staging(self) -> tuple[int, Block]:
         """One of two pieces of host memory, which take turns, when no copy uses it."""
-        if len(self._staging) < 2:
+        while len(self._staging) < 2:
             self._staging.append((self.memory.alloc(_PIECE, Where.GTT), None))
-        number = count % len(self._staging)
+        self._turn = number = 1 - self._turn
         block, moment = self._staging[number]
         if moment is not None:
             self.wait(moment)
@@ -287,7 +313,8 @@ class AMDDevice:
             return False
         if other is not self and other.node.number not in self.node.peers:
             return False
-        with other.working("send a buffer"), self.working("receive a buffer"):
+        first, second = sorted((self, other), key=lambda one: one.index)  # for all threads alike
+        with first.working("copy a buffer"), second.working("copy a buffer"):
             source.block.memory.map_to(source.block, self.node)
             if other is not self and other._last is not None:
                 self._foreign.append((other, other._last))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from treadle.errors import DeviceError
 from treadle.forks import fork_safe
@@ -33,6 +33,7 @@ from treadle.runtime.hardware.amd.failures import (
 )
 from treadle.runtime.hardware.host_memory import address_of
 from treadle.runtime.hardware.platform import Platform
+from treadle.runtime.hardware.structs import Value
 
 __all__ = ["EVENT_PAGE_BYTES", "KFD", "Interrupt"]
 
@@ -75,7 +76,7 @@ class KFD:
         self._shared: list[Shared] = []
         self._lock = fork_safe(threading.RLock())
 
-    def call(self, name: str, /, **values: Any) -> dict[str, Any]:
+    def call(self, name: str, /, **values: Value) -> dict[str, Value]:
         """One call; what its argument holds then. Raises KFDError."""
         request, layout = CALLS[name]
         argument = layout.pack(**values)

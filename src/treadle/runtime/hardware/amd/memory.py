@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import enum
 import sys
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -36,24 +37,37 @@ class Where(enum.Enum):
 
 
 @dataclass(eq=False)
-class Block:
-    """`nbytes` of memory at `address`; `reach` are the GPUs that it is mapped to.
+class _Pages:
+    """What the driver and the host gave for a block, as far as it was made."""
 
-    It is freed when it is collected: whoever holds it last knows that no work uses it.
+    start: int
+    nbytes: int
+    handle: int = 0
+    reach: list[int] = field(default_factory=list)  # the GPUs that it is mapped to
+
+
+@dataclass(eq=False)
+class Block:
+    """`nbytes` of memory at `address`. Whoever holds it last knows that no work uses it.
+
+    It may be collected at any moment, also while this thread is inside of the driver. So it only
+    leaves its pages to its memory, which frees them when it is asked for more, or to `collect`.
     """
 
     memory: GPUMemory
     address: int
     nbytes: int
-    reserved: int
-    reserved_bytes: int
-    handle: int = 0
-    reach: list[int] = field(default_factory=list)
+    pages: _Pages
+
+    @property
+    def handle(self) -> int:
+        """The driver's name of it."""
+        return self.pages.handle
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        if not exiting():
-            with contextlib.suppress(KFDError):  # of a GPU that is lost, everything is
-                self.memory.free(self)
+        self.memory.returned.append(self.pages)
+        if self.memory.is_dead and not exiting():
+            self.memory.collect()  # both are of one cycle, and nobody asks for more
 
 
 class GPUMemory:
@@ -61,60 +75,75 @@ class GPUMemory:
 
     def __init__(self, kfd: KFD, node: Node) -> None:
         self._kfd, self._node = kfd, node
+        self.returned: deque[_Pages] = deque()
+        self.is_dead = False
         self._render = kfd.acquire(node)
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.is_dead = True
+        if not exiting():
+            self.collect()
 
     def alloc(self, nbytes: int, where: Where) -> Block:
         """Memory with undefined contents; the host sees it if it is the host's."""
         size = round_up(max(nbytes, 1), PAGE)
         alignment = _LARGE_PAGE if size >= _LARGE_PAGE else PAGE
         address = self._kfd.platform.reserve(size, alignment)
-        return self._made(Block(self, address, size, address, size), where, 0)
+        return self._made(Block(self, address, size, _Pages(address, size)), where, 0)
 
     def import_host(self, pointer: int, nbytes: int) -> Block:
         """Memory of this process, for the GPU; it has to stay mapped as long as the block lives."""
         start = pointer & -PAGE
         size = round_up(pointer + nbytes - start, PAGE)
         address = self._kfd.platform.reserve(size, PAGE)
-        block = Block(self, address + pointer - start, nbytes, address, size)
+        block = Block(self, address + pointer - start, nbytes, _Pages(address, size))
         return self._made(block, Where.USERPTR, start)
 
     def _made(self, block: Block, where: Where, host: int) -> Block:
+        self.collect()
+        pages = block.pages
         given = self._kfd.call(
             "alloc_memory_of_gpu",
-            va_addr=block.reserved,
-            size=block.reserved_bytes,
+            va_addr=pages.start,
+            size=pages.nbytes,
             mmap_offset=host,
             gpu_id=self._node.gpu_id,
             flags=where.value,
         )
-        block.handle = given["handle"]
+        pages.handle = given["handle"]
         if where is Where.GTT:
             offset = given["mmap_offset"]
-            self._kfd.platform.map(self._render, block.reserved_bytes, offset, block.reserved)
+            self._kfd.platform.map(self._render, pages.nbytes, offset, pages.start)
         self.map_to(block, self._node)
         return block
 
     def map_to(self, block: Block, node: Node) -> None:
         """Lets a GPU reach the block."""
-        if node.gpu_id not in block.reach:
-            self._for_gpus("map_memory_to_gpu", block, [node.gpu_id])
-            block.reach.append(node.gpu_id)
+        if node.gpu_id not in block.pages.reach:
+            self._for_gpus("map_memory_to_gpu", block.handle, [node.gpu_id])
+            block.pages.reach.append(node.gpu_id)
 
-    def free(self, block: Block) -> None:
-        """Gives a block back, as far as it was made; no work may use it any more."""
+    def collect(self) -> None:
+        """Frees what blocks have left."""
+        with contextlib.suppress(IndexError):  # another thread may take the last
+            while self.returned:
+                self._free(self.returned.popleft())
+
+    def _free(self, pages: _Pages) -> None:
         try:
-            if block.reach:
-                self._for_gpus("unmap_memory_from_gpu", block, block.reach)
-            if block.handle:
-                self._kfd.call("free_memory_of_gpu", handle=block.handle)
+            with contextlib.suppress(KFDError):  # of a GPU that is lost, everything is
+                if pages.reach:
+                    self._for_gpus("unmap_memory_from_gpu", pages.handle, pages.reach)
+                if pages.handle:
+                    self._kfd.call("free_memory_of_gpu", handle=pages.handle)
         finally:
-            self._kfd.platform.unmap(block.reserved, block.reserved_bytes)
+            self._kfd.platform.unmap(pages.start, pages.nbytes)
 
-    def _for_gpus(self, call: str, block: Block, gpus: list[int]) -> None:
+    def _for_gpus(self, call: str, handle: int, gpus: list[int]) -> None:
         ids = bytearray(b"".join(gpu.to_bytes(4, "little") for gpu in gpus))
         self._kfd.call(
             call,
-            handle=block.handle,
+            handle=handle,
             device_ids_array_ptr=address_of(ids),
             n_devices=len(gpus),
         )

@@ -54,9 +54,13 @@ class QueueMaker:
         self._blocks: list[object] = []  # what queues use as long as there are any
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        for number in () if exiting() else self._queues:
+        if exiting():
+            return
+        for number in self._queues:
             with contextlib.suppress(KFDError):
                 self.kfd.call("destroy_queue", queue_id=number)
+        if self._doorbells is not None:
+            self.kfd.platform.unmap(self._doorbells, _DOORBELL_BYTES)
 
     def make(self, kind: QueueType, unit: int, offset: int = 0) -> tuple[Ring, int]:
         """A queue's ring, and the address of its pointers, an amd_queue_t."""
@@ -140,7 +144,7 @@ class QueueMaker:
 
 
 class Queue:
-    """What all queues have. `limit` is how many words one submission may have."""
+    """What all queues have. `limit` is how many words one submission may have, in whole packets."""
 
     def __init__(self, maker: QueueMaker, ring: Ring) -> None:
         self._ring, self._timeline = ring, maker.timeline
@@ -171,6 +175,15 @@ class Queue:
         all_words += words
         all_words += array("I", self.behind(moment, is_timed))
         self._put(all_words, moment, timeout)
+
+    @property
+    def position(self) -> int:
+        """How many words were ever put into the ring."""
+        return self._ring.position
+
+    def finish(self, moment: Moment) -> None:
+        """Goes on with a submission that was interrupted when its words were in the ring."""
+        self._ring.submit(moment)
 
     def _put(self, words: array[int], moment: Moment, timeout: float) -> None:
         ring = self._ring
@@ -204,9 +217,13 @@ class CopyQueue(Queue):
 
 
 class ComputeQueue(Protocol):
-    """A queue that runs kernels."""
+    """A queue that runs kernels: a Queue that launches become words for."""
 
     limit: int
+
+    @property
+    def position(self) -> int: ...
+    def finish(self, moment: Moment) -> None: ...
 
     def launch(self, phase: Phase, scratch: Scratch) -> Words:
         """A launch as words."""
