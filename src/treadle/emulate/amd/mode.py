@@ -16,7 +16,7 @@ _FLUSHES_RESULTS, _FLUSHES_SOURCES = (0, 1), (0, 2)
 
 @dataclass(frozen=True)
 class Mode:
-    """Two bits each: 0 flushes all, 1 results, 2 sources, 3 nothing; `denormal64` is of halves, too."""
+    """Two bits each: 0 flushes all, 1 results, 2 sources, 3 nothing. Halves go by `denormal64`."""
 
     denormal32: int = 3
     denormal64: int = 3

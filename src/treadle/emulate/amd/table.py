@@ -13,7 +13,7 @@ import re
 from dataclasses import dataclass
 from functools import cache, cached_property
 from importlib import resources
-from typing import Any
+from typing import Any, TypeAlias
 
 from treadle.emulate.amd.operands import FieldClass, Place, field_class
 
@@ -55,6 +55,11 @@ class Field:
         return value
 
 
+# A field of an instruction: its name, where it begins in the instruction, its bits, and which of
+# the operand's own bits is the first.
+Piece: TypeAlias = tuple[str, int, int, int]
+
+
 class Row:
     """One encoding of one operation."""
 
@@ -66,9 +71,9 @@ class Row:
         self.value = value
         self._chip = chip
         self._sides: list[list[list[str]]] = []
-        self._pieces: list[list[Any]] = []
+        self._pieces: list[Piece] = []
 
-    def describe(self, pieces: list[list[Any]], sides: list[list[list[str]]]) -> Row:
+    def describe(self, pieces: list[Piece], sides: list[list[list[str]]]) -> Row:
         """The same row with its fields and operands as the file has them."""
         self._pieces, self._sides = pieces, sides
         return self
