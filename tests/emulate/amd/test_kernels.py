@@ -1,9 +1,12 @@
 """Kernels of LLVM IR, compiled for AMD chips and run from their machine code."""
 
 import struct
+from dataclasses import replace
 
 import numpy as np
 import pytest
+
+from treadle.emulate.kfd.dispatch import KernelFault
 
 from .conftest import compile_for
 
@@ -46,3 +49,13 @@ def test_an_elementwise_kernel_runs_from_its_machine_code(machine, chip):
     )
     found = np.frombuffer(gpu.space.read(places[2], a.nbytes), np.float32)
     np.testing.assert_array_equal(found, a + b)
+
+
+def test_other_roundings_than_to_the_nearest_are_a_fault(machine):
+    gpu = machine("gfx1100")
+    image, base = gpu.load(compile_for("gfx1100", SUM))
+    kernel = image.kernels["k"]
+    upwards = replace(kernel.descriptor, rsrc1=kernel.descriptor.rsrc1 | 1 << 12)
+    other = replace(image, kernels={"k": replace(kernel, descriptor=upwards)})
+    with pytest.raises(KernelFault, match="rounded to the nearest"):
+        gpu.launch((other, base), "k", (1, 1, 1), (64, 1, 1), bytes(24))

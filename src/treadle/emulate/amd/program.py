@@ -219,8 +219,8 @@ class _Translator:
         for address, item in block.items:
             site = self._site(address)
             name = canonical(item.operation)
-            lasts = name in _CONDITIONS or name == "s_branch" or name in _BARRIERS
-            if lasts and self._w.mode != self._mode:
+            ends_block = name in _CONDITIONS or name == "s_branch" or name in _BARRIERS
+            if ends_block and self._w.mode != self._mode:
                 self._illegal(site, _LASTING_MODE)
                 return
             if name in _CONDITIONS or name == "s_branch":

@@ -11,20 +11,18 @@ caused it.
 from __future__ import annotations
 
 import errno
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory
 from treadle.runtime.hardware.platform import Platform
-from treadle.runtime.presence import Presence
+from treadle.runtime.presence import Launching
 
 __all__ = ["OLDEST_INTERFACE", "Failures", "KFDError", "opening_failed", "too_old"]
 
 OLDEST_INTERFACE = (1, 6)  # Linux 5.15
 
 _GONE = (errno.ENODEV, errno.EIO, errno.ENXIO)
-_MOST_NAMES = 64
 
 
 class KFDError(Exception):
@@ -61,21 +59,12 @@ def too_old(version: tuple[int, int]) -> DeviceError:
     )
 
 
-class Failures(Presence):
+class Failures(Launching):
     """What has gone wrong on one device, and what runs there that may still fail."""
 
     def __init__(self, name: str, platform: Platform) -> None:
         super().__init__(name, "the kernel driver")
         self._platform = platform
-        self._running: deque[str] = deque(maxlen=_MOST_NAMES)
-
-    def launched(self, names: Iterable[str]) -> None:
-        """Kernels have been started, and may fail from now on."""
-        self._running.extend(names)
-
-    def finished(self) -> None:
-        """Everything that was started has come to its end."""
-        self._running.clear()
 
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:
