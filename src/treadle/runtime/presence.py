@@ -53,7 +53,7 @@ class Presence:
 
 
 class Launching(Presence):
-    """A device whose launches return before kernels have run: a later error may be of any of them."""
+    """A device whose launches return before kernels have run: a later error may be of any."""
 
     def __init__(self, name: str, driver: str) -> None:
         super().__init__(name, driver)
