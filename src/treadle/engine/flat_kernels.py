@@ -28,6 +28,7 @@ from .work import Work
 
 __all__ = ["Flat", "flat_form", "resized"]
 
+LEAST_STEPS = 2  # of which code has a loop
 LEAST_ITEMSIZE = 2  # of the values that lanes are counted by
 
 _FLAT = ALU | {
@@ -54,7 +55,7 @@ def flat_form(ast: Node, target: Target) -> Flat | None:
         return None
     [loop] = loops
     size, block = loop_size(loop), _block(order, target)
-    if not has_fixed_size(loop) or size < 2 * block or size % block:
+    if not has_fixed_size(loop) or size == 0 or size % block:
         return None
     params = _of_each_element(order, loop)
     if params is None or any(param.arg.size != size for param in params):
@@ -113,7 +114,7 @@ def resized(made: Description, of: Flat, wanted: Flat, name: str, work: Work) ->
     if len(entries) != 1 or made["scratch"]:
         return None
     symbol, grid, launched, slots, variables, _, shared, boxes, aligned = entries[0]
-    if of.size % grid or wanted.size % (of.size // grid):
+    if grid < LEAST_STEPS or of.size % grid or wanted.size % (of.size // grid):
         return None
     slots = [
         (slot, nbytes // of.size * wanted.size if slot in of.slots else nbytes, is_written)

@@ -78,25 +78,32 @@ def compiled(
             missing[key] = step, _job(key, step, text)
         else:
             found[key] = known
-    for key, kernel in _compiled(missing, opened, workers):
-        found[key] = kernel
+    found |= _compiled(missing, opened, workers)
     return [found[key] for key in keys]
 
 
 def _compiled(
     missing: Mapping[str, tuple[Kernel, Job]], opened: Opened, workers: Workers | None
-) -> Iterator[tuple[str, CompiledKernel]]:
-    """Loaded code of kernels that there is none of yet, by key."""
-    alike = {} if settings.BEAM else _alike(missing, opened)
+) -> dict[str, CompiledKernel]:
+    """Loaded code of kernels that there is none of yet. What is done is kept if another fails."""
+    alike = {} if settings.BEAM or settings.DEBUG >= 4 else _alike(missing, opened)
     jobs = {key: job for key, (_, job) in missing.items() if key not in alike}
     made: dict[str, Made] = {}
+    found: dict[str, CompiledKernel] = {}
+
+    def keep(key: str, new: Made) -> None:
+        made[key] = new
+        with _blaming(missing[key][0]):
+            found[key] = _keep(key, new, missing[key][0].reason, opened)
 
     def compile_here(key: str) -> None:
         step, job = missing[key]
         if settings.BEAM:
             report_search(list(jobs).index(key) + 1, len(jobs))
         with _blaming(step):
-            made[key] = _compile(step, job, opened)
+            new = _compile(step, job, opened)
+        GlobalCounters.compile_count += 1
+        keep(key, new)
 
     processes = _processes(len(jobs), opened)
     if processes:
@@ -104,22 +111,19 @@ def _compiled(
             if workers is None:
                 workers = block.enter_context(Workers(Translator.of(opened), processes))
             shared = workers.share(jobs, compile_here)
-        made.update((key, Made(*result)) for key, result in shared.items())
+        GlobalCounters.compile_count += len(shared)
+        for key, result in shared.items():
+            keep(key, Made(*result))
     for key in jobs:
         if key not in made:
             compile_here(key)
-    GlobalCounters.compile_count += len(jobs)
-    for key, (step, job) in missing.items():
-        if key in alike:
-            one = alike[key]
-            found = _as_other(made[one.key], missing[one.key][1], one, job)
-            if found is None:
-                compile_here(key)
-                GlobalCounters.compile_count += 1
-            else:
-                made[key] = found
-        with _blaming(step):
-            yield key, _keep(key, made[key], step.reason, opened)
+    for key, one in alike.items():
+        other = _as_other(made[one.key], jobs[one.key], one, missing[key][1])
+        if other is None:
+            compile_here(key)
+        else:
+            keep(key, other)
+    return found
 
 
 class Made(NamedTuple):
@@ -139,15 +143,18 @@ class _Alike(NamedTuple):
 
 
 def _alike(missing: Mapping[str, tuple[Kernel, Job]], opened: Opened) -> dict[str, _Alike]:
-    """Those of `missing` that are like another one of them, but for the number of elements."""
-    first: dict[str, tuple[str, Flat]] = {}
+    """Those of `missing` that are like a longer one of them, but for the number of elements."""
+    flat = {key: flat_form(step.ast, opened.code_target) for key, (step, _) in missing.items()}
+    forms = {key: form for key, form in flat.items() if form is not None}
+    longest: dict[str, str] = {}
+    for key, form in forms.items():
+        known = longest.setdefault(form.text, key)
+        if form.size > forms[known].size:
+            longest[form.text] = key
     found: dict[str, _Alike] = {}
-    for key, (step, _) in missing.items():
-        flat = flat_form(step.ast, opened.code_target)
-        if flat is not None:
-            one, of = first.setdefault(flat.text, (key, flat))
-            if one != key:
-                found[key] = _Alike(one, of, flat)
+    for key, form in forms.items():
+        if (one := longest[form.text]) != key:
+            found[key] = _Alike(one, forms[one], form)
     return found
 
 
