@@ -10,9 +10,7 @@ from ..ir.args import RangeKind
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size, number_of, ranges_of
 from ..ir.node import Node
-from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import Load
 from ..target import Target
 from .choose_tile import Tile
 from .moves import Moves
@@ -54,7 +52,7 @@ def pack_columns(
     order = sorted(steps, key=lambda r: r not in gating(y))  # conditions are computed outside
     scope, around = ("shared", ()) if around is None else ("grid", around)
     turned = any(stride(index, steps[-1]) == 1 for index in reads_of(y))
-    kinds = {} if scope == "shared" and _is_plain(y) else _one_vector_at_a_time(y, lane_loops)
+    kinds = _one_vector_at_a_time(y, lane_loops)
     fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops), kinds).items()}
     if turned:
         # Rows that lie along steps are transposed, a square at a time.
@@ -64,11 +62,6 @@ def pack_columns(
     take("packed_columns" if scope == "shared" else "packed_columns_for_all")
     sizes = (*(loop_size(r) for r in around), loop_size(*steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
-
-
-def _is_plain(y: Node) -> bool:
-    """Whether `y` is what memory holds: the next lines of it can be asked for in good time."""
-    return y.op is Op.LOAD and not Load.of(y).is_gated
 
 
 def _one_vector_at_a_time(y: Node, lane_loops: tuple[Node, ...]) -> dict[Node, RangeKind]:
