@@ -3,8 +3,12 @@
     WHERE(c, a * b, 0)                    ->  (a where c) * b
     LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)    b is readable everywhere
 
-So that the product stands on top, and its factors depend on as few loops as they can. A masked
-factor is 0: where the other is infinite, the product is NaN, as it is for padding with zeros.
+So that the product stands on top, and its factors depend on as few loops as they can. Where a
+condition is about places, a masked factor is padding with zeros: where the other is infinite, the
+product is NaN. A condition on values chooses what counts, so it masks both factors, or none where
+one of them is the same for several of its values:
+
+    WHERE(LOAD(m, k), a * b, 0)           ->  WHERE(LOAD(m, k), a, 0) * WHERE(LOAD(m, k), b, 0)
 """
 
 from __future__ import annotations
@@ -55,13 +59,20 @@ def _distributed(value: Node) -> Node:
     if product.op is not Op.MUL:
         return value
     free = free_ranges(value)
+    chosen = [c for c in conditions if any(n.op is Op.LOAD for n in c.toposort())]
+    if any(not free[c] <= free[factor] for c in chosen for factor in product.src):
+        return value
     held: list[list[Node]] = [[], []]
     for condition in conditions:
-        shared = [len(free[condition] & free[factor]) for factor in product.src]
-        held[shared[0] < shared[1]].append(condition)
+        if condition not in chosen:
+            shared = [len(free[condition] & free[factor]) for factor in product.src]
+            held[shared[0] < shared[1]].append(condition)
     one, other = map(masked, held, product.src)
     one = _without_needless_gates(one, other)
-    return one * _without_needless_gates(other, one)
+    factors = one, _without_needless_gates(other, one)
+    if chosen:
+        factors = tuple(all_of(chosen).where(factor, 0) for factor in factors)
+    return factors[0] * factors[1]
 
 
 def masked(conditions: list[Node], value: Node) -> Node:

@@ -1,0 +1,52 @@
+"""Sums of products under a condition: what that hides counts as nothing, infinite or not."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Context, Tensor
+
+SIZES = [(64, 100, 64), (192, 96, 192), (33, 257, 80)]
+
+
+def numbers(rng, *shape):
+    return rng.standard_normal(shape).astype(np.float32)
+
+
+@pytest.mark.parametrize(("rows", "steps", "columns"), SIZES)
+@pytest.mark.parametrize("loops", ["k", "mk", "nk", "mnk"])
+@pytest.mark.parametrize("hidden", [np.inf, np.nan])
+@pytest.mark.parametrize("side", [0, 1])
+def test_a_condition_on_values_hides_what_is_infinite(rows, steps, columns, loops, hidden, side):
+    rng = np.random.default_rng(rows)
+    x, y = numbers(rng, rows, steps, 1), numbers(rng, 1, steps, columns)
+    sizes = {"m": rows, "k": steps, "n": columns}
+    shape = [size if name in loops else 1 for name, size in sizes.items()]
+    keep = rng.random(shape) > 0.5
+    # Hidden wherever no result shows it.
+    if side == 0:
+        x[np.broadcast_to(~keep, (rows, steps, columns)).all(2, keepdims=True)] = hidden
+    else:
+        y[np.broadcast_to(~keep, (rows, steps, columns)).all(0, keepdims=True)] = hidden
+    with np.errstate(invalid="ignore"):
+        right = np.where(keep, x.astype(np.float64) * y, 0).sum(1)
+    mask = Tensor(keep).realize()
+    with Context(CHECK_KERNELS=1):
+        found = mask.where(Tensor(x).realize() * Tensor(y).realize(), 0).sum(1).numpy()
+    np.testing.assert_allclose(found, right, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "steps", "columns"), SIZES)
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("hidden", [np.inf, np.nan])
+def test_what_lies_beside_a_part_of_memory_does_not_count(rows, steps, columns, turned, hidden):
+    rng = np.random.default_rng(columns)
+    x = np.full((rows + 8, steps + 60), hidden, np.float32)
+    y = np.full((steps + 60, columns + 8), hidden, np.float32)
+    x[:rows, :steps], y[:steps, :columns] = numbers(rng, rows, steps), numbers(rng, steps, columns)
+    one = Tensor(np.ascontiguousarray(x.T)).realize().T if turned else Tensor(x).realize()
+    other = Tensor(np.ascontiguousarray(y.T)).realize().T if turned else Tensor(y).realize()
+    right = x[:rows, :steps].astype(np.float64) @ y[:steps, :columns]
+    found = (one[:rows, :steps] @ other[:steps, :columns]).numpy()
+    np.testing.assert_allclose(found, right, atol=1e-3)
