@@ -50,3 +50,18 @@ def test_what_lies_beside_a_part_of_memory_does_not_count(rows, steps, columns, 
     right = x[:rows, :steps].astype(np.float64) @ y[:steps, :columns]
     found = (one[:rows, :steps] @ other[:steps, :columns]).numpy()
     np.testing.assert_allclose(found, right, atol=1e-3)
+
+
+@pytest.mark.parametrize(("rows", "steps", "columns"), SIZES)
+@pytest.mark.parametrize("before", [0, 3])
+@pytest.mark.parametrize("hidden", [np.inf, np.nan])
+def test_padded_parts_of_memory_end_where_they_do(rows, steps, columns, before, hidden):
+    rng = np.random.default_rng(columns)
+    x = np.full((rows, steps + 60), hidden, np.float32)
+    y = np.full((steps + 60, columns), hidden, np.float32)
+    inside = slice(8, 8 + steps)
+    x[:, inside], y[inside] = numbers(rng, rows, steps), numbers(rng, steps, columns)
+    one, other = Tensor(x).realize()[:, inside], Tensor(y).realize()[inside]
+    found = one.pad(((0, 0), (before, 4))) @ other.pad(((before, 4), (0, 0)))
+    right = x[:, inside].astype(np.float64) @ y[inside]
+    np.testing.assert_allclose(found.numpy(), right, atol=1e-3)

@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.conditions import all_of, parts, stays_inside
+from ..ir.conditions import all_of, bounds_where, parts
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -91,7 +91,7 @@ def masked(conditions: list[Node], value: Node) -> Node:
 def _without_needless_gates(one: Node, other: Node) -> Node:
     """LOAD `one` without the gates under which LOAD `other` is 0 all the same.
 
-    Those that keep it inside its memory stay, if they are about the loops of its index.
+    Those that keep it to the elements that it is about stay: what lies beside them may be infinite.
     """
     if not (_is_zero_elsewhere(one) and _is_zero_elsewhere(other)):
         return one
@@ -100,8 +100,12 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
     own = [gate for gate in gates if gate not in others]
     free = free_ranges(one)
     near = [gate for gate in gates if gate in own or free[gate] <= free[load.index]]
-    kept = (some for some in (own, near) if stays_inside(load.index, load.memory, some))
-    return load._replace(gate=all_of(next(kept, gates))).node()
+    low, high = bounds_where(load.index, gates)
+    for kept in own, near:
+        first, last = bounds_where(load.index, kept)
+        if low <= first and last <= high:
+            return load._replace(gate=all_of(kept)).node()
+    return one
 
 
 def _is_zero_elsewhere(node: Node) -> bool:
