@@ -11,8 +11,9 @@ import contextlib
 import json
 import time
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from typing import NamedTuple
 
 from ..config import settings
 from ..dtype import dtypes
@@ -31,6 +32,7 @@ from .child import available
 from .counters import GlobalCounters
 from .devices import Opened
 from .error_context import blamed
+from .flat_kernels import Flat, flat_form, resized
 from .loading import digest, load
 from .program import CompiledKernel, Description
 from .report import report_search
@@ -76,28 +78,92 @@ def compiled(
             missing[key] = step, _job(key, step, text)
         else:
             found[key] = known
+    found |= _compiled(missing, opened, workers)
+    return [found[key] for key in keys]
+
+
+def _compiled(
+    missing: Mapping[str, tuple[Kernel, Job]], opened: Opened, workers: Workers | None
+) -> dict[str, CompiledKernel]:
+    """Loaded code of kernels that there is none of yet. What is done is kept if another fails."""
+    alike = {} if settings.BEAM or settings.DEBUG >= 4 else _alike(missing, opened)
+    jobs = {key: job for key, (_, job) in missing.items() if key not in alike}
+    made: dict[str, Made] = {}
+    found: dict[str, CompiledKernel] = {}
+
+    def keep(key: str, new: Made) -> None:
+        made[key] = new
+        with _blaming(missing[key][0]):
+            found[key] = _keep(key, new, missing[key][0].reason, opened)
 
     def compile_here(key: str) -> None:
         step, job = missing[key]
         if settings.BEAM:
-            report_search(list(missing).index(key) + 1, len(missing))
+            report_search(list(jobs).index(key) + 1, len(jobs))
         with _blaming(step):
-            found[key] = _compile(key, step, job, opened)
+            new = _compile(step, job, opened)
+        GlobalCounters.compile_count += 1
+        keep(key, new)
 
-    processes = _processes(len(missing), opened)
+    processes = _processes(len(jobs), opened)
     if processes:
-        jobs = {key: job for key, (_, job) in missing.items()}
         with contextlib.ExitStack() as block:
             if workers is None:
                 workers = block.enter_context(Workers(Translator.of(opened), processes))
             shared = workers.share(jobs, compile_here)
-        for key, made in shared.items():
-            with _blaming(missing[key][0]):
-                found[key] = _keep(key, *made, missing[key][0].reason, opened)
-    for key in missing:
-        if key not in found:
+        GlobalCounters.compile_count += len(shared)
+        for key, result in shared.items():
+            keep(key, Made(*result))
+    for key in jobs:
+        if key not in made:
             compile_here(key)
-    return [found[key] for key in keys]
+    for key, one in alike.items():
+        other = _as_other(made[one.key], jobs[one.key], one, missing[key][1])
+        if other is None:
+            compile_here(key)
+        else:
+            keep(key, other)
+    return found
+
+
+class Made(NamedTuple):
+    """What a kernel was compiled to; `lasts`: it is worth a place on disk."""
+
+    description: Description
+    code: bytes
+    lasts: bool = True
+
+
+class _Alike(NamedTuple):
+    """A kernel that another one, of `key`, has the code for: `of` is the other, `wanted` this."""
+
+    key: str
+    of: Flat
+    wanted: Flat
+
+
+def _alike(missing: Mapping[str, tuple[Kernel, Job]], opened: Opened) -> dict[str, _Alike]:
+    """Those of `missing` that are like a longer one of them, but for the number of elements."""
+    flat = {key: flat_form(step.ast, opened.code_target) for key, (step, _) in missing.items()}
+    forms = {key: form for key, form in flat.items() if form is not None}
+    longest: dict[str, str] = {}
+    for key, form in forms.items():
+        known = longest.setdefault(form.text, key)
+        if form.size > forms[known].size:
+            longest[form.text] = key
+    found: dict[str, _Alike] = {}
+    for key, form in forms.items():
+        if (one := longest[form.text]) != key:
+            found[key] = _Alike(one, forms[one], form)
+    return found
+
+
+def _as_other(made: Made, job: Job, alike: _Alike, wanted: Job) -> Made | None:
+    """The code of one kernel for another one; None where it does not serve."""
+    if made.description["work"] != job.work:
+        return None  # its work was found to be less, by how much for the other is not known
+    new = resized(made.description, alike.of, alike.wanted, wanted.name, wanted.work)
+    return None if new is None else made._replace(description=new)
 
 
 @contextlib.contextmanager
@@ -137,7 +203,7 @@ def known_kernel(key: str, reason: str, opened: Opened) -> CompiledKernel | None
     return found
 
 
-def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKernel:
+def _compile(kernel: Kernel, job: Job, opened: Opened) -> Made:
     start = time.perf_counter()
     _check_dtypes(kernel, opened)
     lasts, searched = True, 0
@@ -149,23 +215,15 @@ def _compile(key: str, kernel: Kernel, job: Job, opened: Opened) -> CompiledKern
                 ast, schedule = optimize(kernel.ast, opened.code_target)
         made = Translator.of(opened).finished(job, ast, schedule, choices, searched)
     GlobalCounters.compile_time_s += time.perf_counter() - start
-    return _keep(key, *made, kernel.reason, opened, lasts)
+    return Made(*made, lasts)
 
 
-def _keep(
-    key: str,
-    description: Description,
-    code: bytes,
-    reason: str,
-    opened: Opened,
-    lasts: bool = True,
-) -> CompiledKernel:
-    """Load what was just compiled and, if it `lasts`, put it on disk."""
-    GlobalCounters.compile_count += 1
-    line = json.dumps(description).encode()
-    if lasts:
-        compile_cache().put("kernel:" + key, line + b"\n" + code)
-    kernel = _kernels[opened.name, key] = load(key, json.loads(line), code, reason, opened)
+def _keep(key: str, made: Made, reason: str, opened: Opened) -> CompiledKernel:
+    """Load what was just compiled and, if it lasts, put it on disk."""
+    line = json.dumps(made.description).encode()
+    if made.lasts:
+        compile_cache().put("kernel:" + key, line + b"\n" + made.code)
+    kernel = _kernels[opened.name, key] = load(key, json.loads(line), made.code, reason, opened)
     return kernel
 
 

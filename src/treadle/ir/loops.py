@@ -74,9 +74,12 @@ def closed_ranges(node: Node) -> tuple[Node, ...]:
     return ()
 
 
-def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Node, Ranges]:
-    """For each node under `root`, the RANGEs around it that its value depends on."""
-    free: dict[Node, Ranges] = {} if known is None else known
+def free_ranges(root: Node) -> dict[Node, Ranges]:
+    """For each node under `root`, and some others, the RANGEs around it that its value depends on.
+
+    It is remembered and shared: nobody may change it.
+    """
+    free = _RANGES.here()
     for node in root.toposort(lambda n: n not in free):
         if node in free:
             continue
@@ -98,7 +101,7 @@ def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Nod
 def ranges_of(node: Node) -> Ranges:
     """The RANGEs around a node that its value depends on."""
     known = _RANGES.here()
-    return known[node] if node in known else free_ranges(node, known)[node]
+    return known[node] if node in known else free_ranges(node)[node]
 
 
 def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:

@@ -24,6 +24,7 @@ from .fold import can_fold, fold_bits, fold_scalar, round_to
 from .graph import short, toposort
 from .interval import bounds
 from .op import ALU, COMMUTATIVE, COMPARE, Op
+from .remembered import Table
 from .shape import Shape, infer_shape
 from .weak import Reference, inside
 
@@ -40,6 +41,7 @@ NodeLike: TypeAlias = "Node | complex"
 Origin: TypeAlias = tuple[CodeType, int, CodeType | None, bool]
 
 _interned: weakref.WeakValueDictionary[tuple[object, ...], Node] = weakref.WeakValueDictionary()
+_ORDERS = Table["Node", "list[Node]"]()  # of the nodes below one
 _references, _forget = inside(_interned)  # looked up a million times in a large compilation
 
 
@@ -198,7 +200,12 @@ class Node:
 
     def toposort(self, enter: Callable[[Node], bool] | None = None) -> list[Node]:
         """Every node below and including this one, sources first; `enter` as in `toposort`."""
-        return toposort((self,), enter)
+        if enter is not None:
+            return toposort((self,), enter)
+        orders = _ORDERS.here()
+        if self not in orders:
+            orders[self] = toposort((self,))
+        return [*orders[self]]
 
     def substitute(self, mapping: dict[Node, Node]) -> Node:
         """This graph with each key of `mapping` replaced; constants are folded again."""

@@ -32,7 +32,7 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
     """
     program, grid = list(phase.program.src), phase.grid
     innermost = _innermost(program)
-    fills = [loop for loop in innermost if len(_inside(loop.loops, grid)) == 1]
+    fills = [loop for loop in innermost if len(loop.inside(grid)) in (1, 2)]
     rows = _loops_over_rows(innermost, grid)
     passed: set[tuple[Node, Node]] = set()
     streams = hints_for_streams(innermost, l3)
@@ -52,10 +52,6 @@ def with_prefetches(phase: Phase, l1: int, l2: int, l3: int) -> Phase:
     if len(program) == len(phase.program.src):
         return phase
     return replace(phase, program=phase.program.replace(src=tuple(program)))
-
-
-def _inside(loops: Sequence[Node], grid: Sequence[Node]) -> list[Node]:
-    return [r for r in loops if r not in grid]
 
 
 def _taken(name: str, hints: Sequence[Node | None]) -> list[Node]:

@@ -37,6 +37,10 @@ class Loop:
     body: list[Node]
     end: Node | None
 
+    def inside(self, grid: Sequence[Node]) -> list[Node]:
+        """Its loops but those of the grid, outermost first."""
+        return [r for r in self.loops if r not in grid]
+
     @property
     def places(self) -> list[Node]:
         """Where what comes before a loop, or before its end, is put."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import operator
 from collections.abc import Sequence
 
 from ..dtype import dtypes
@@ -26,6 +27,8 @@ from .nontemporal_stores import CACHE_LINE, split_index
 from .prefetch_hints import Loop, Row, are_constant, at_most, following_row, is_plain, ranges_of
 
 __all__ = ["hint_for_packing", "hint_for_panel"]
+
+MOST_INSIDE = 8  # steps of the loops inside of a step that packs
 
 
 def hint_for_panel(
@@ -83,17 +86,22 @@ def hint_for_packing(
 ) -> Node | None:
     """The PREFETCH for what `fill` will pack next, in a loop that multiplies by what it packed.
 
-    A step of `fill` loads lines that lie equally far apart. They are asked for one after the other,
-    in equally many steps of the tiles.
+    A step of `fill`, with those of short loops inside of it, loads lines that lie equally far
+    apart. They are asked for one after the other, in equally many steps of the tiles.
     """
     filled = {behind_after(store.memory) for store in fill.stores}
     reads = {memory_of(n) for n in body if n.op is Op.LOAD}
     if not filled & reads or len(loops) != len(grid) + 2:
         return None
-    tile, step, packing = *loops[-2:], fill.loops[-1]
-    if not are_constant([tile, step, packing]):
+    tile, step, (packing, *inner) = *loops[-2:], fill.inside(grid)
+    if not are_constant([tile, step, packing, *inner]) or loop_size(*inner) > MOST_INSIDE:
         return None
-    loads = [(load, *split_index(load.index)) for load in fill.loads if is_plain(load.memory)]
+    loads = [
+        (load, base, place)
+        for load in fill.loads
+        if is_plain(load.memory)
+        for base, place in _places_in(load.index, inner)
+    ]
     places = sorted({place for _, _, place in loads})
     bases = {(load.memory, load.dtype, base) for load, base, _ in loads}
     apart = {more - less for less, more in itertools.pairwise(places)}
@@ -116,3 +124,12 @@ def hint_for_packing(
     now = alu(Op.SHR, number, number.like(bits))
     place = following.substitute({packing: now}) + places[0] + line * apart.pop()
     return Node(Op.PREFETCH, dtypes.void, (memory, place), 2)
+
+
+def _places_in(index: Node, loops: Sequence[Node]) -> list[tuple[Node | None, int]]:
+    """`index` as what varies and what is added to it, in each step of `loops`."""
+    terms, _ = linear_terms(index)
+    base, first = split_index(index.substitute({r: r.like(0) for r in loops}))
+    apart = [terms.get(r, 0) for r in loops]
+    steps = itertools.product(*(range(loop_size(r)) for r in loops))
+    return [(base, first + sum(map(operator.mul, step, apart))) for step in steps]

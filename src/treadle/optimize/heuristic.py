@@ -21,9 +21,9 @@ from collections.abc import Iterator
 from ..ir.choices import choices_of, take
 from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
-from ..ir.op import TRANSCENDENTAL, Op
+from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
-from ..ir.views import Reduce, Store
+from ..ir.views import Access, Reduce, Store
 from ..target import Target
 from .attention import attend_in_tiles
 from .attention_gradients import differentiate_in_tiles
@@ -42,7 +42,7 @@ from .loop_digits import merge_all, split_digits
 from .loop_moves import reorder, replace_loops
 from .matmul import tile_matmul
 from .moves import Moves, Schedule
-from .nest import Nest, contiguity, reads_of, sequential_loops, stride
+from .nest import SHORT_STRIDE, Nest, contiguity, reads_of, sequential_loops, stride
 from .one_hot_gather import gather_one_hot
 from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
@@ -484,12 +484,30 @@ def _vector_tile(
         _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
     ):
         most = min(most, NARROW)
-    weight = len(nest.nodes())
+    weight = len(nest.nodes()) + _unrolled_work(nest, vector)
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
         most //= 2
     return moves.tiled(loop_size(vector), (most, "unroll"), (lanes, "vector"))
+
+
+def _unrolled_work(nest: Nest, vector: Node) -> int:
+    """How many more operations the steps of unrolled reductions are, for one vector of results."""
+    total = 0
+    for reduce in filter(is_unrolled, nest.reduces()):
+        value, loops, _ = Reduce.of(reduce)
+        works = (_vectors_of(n, vector) for n in value.toposort() if n.dtype.kind != "index")
+        total += (loop_size(*loops) - 1) * sum(works)
+    return total
+
+
+def _vectors_of(node: Node, vector: Node) -> int:
+    """How many instructions give the lanes that `vector` becomes: more where they lie apart."""
+    if node.op is not Op.LOAD:
+        return int(node.op in ALU)
+    apart = stride(Access.of(node).index, vector)
+    return 2 * min(max(1, abs(apart or 0)), SHORT_STRIDE)
 
 
 def _strips(nest: Nest, columns: int) -> int:

@@ -6,6 +6,7 @@ pack_rows(...)       [tile][step][row of the tile], once for all
 
 from __future__ import annotations
 
+from ..ir.args import RangeKind
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size, number_of, ranges_of
 from ..ir.node import Node
@@ -49,16 +50,27 @@ def pack_columns(
     """
     lane_loops = tuple(r for r in columns.ranges if r.arg.kind in ("unroll", "vector"))
     order = sorted(steps, key=lambda r: r not in gating(y))  # conditions are computed outside
-    fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops)).items()}
-    if any(stride(index, steps[-1]) == 1 for index in reads_of(y)):
+    scope, around = ("shared", ()) if around is None else ("grid", around)
+    turned = any(stride(index, steps[-1]) == 1 for index in reads_of(y))
+    kinds = _one_vector_at_a_time(y, lane_loops)
+    fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops), kinds).items()}
+    if turned:
         # Rows that lie along steps are transposed, a square at a time.
         fill |= _in_squares(moves, y, steps, tile.unit[1])
-    scope, around = ("shared", ()) if around is None else ("grid", around)
     copies = moves.copies(around, dict.fromkeys(around, "grid"))
     fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
     take("packed_columns" if scope == "shared" else "packed_columns_for_all")
     sizes = (*(loop_size(r) for r in around), loop_size(*steps), tile.columns)
     return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
+
+
+def _one_vector_at_a_time(y: Node, lane_loops: tuple[Node, ...]) -> dict[Node, RangeKind]:
+    """The kinds of loops over a panel's columns: vectors side by side are much code for a square,
+    or for lanes that each come from another place, and win nothing.
+    """
+    *copies, lane = lane_loops
+    is_short = all(stride(index, lane) == 1 for index in reads_of(y))
+    return {} if is_short else dict.fromkeys(copies, "loop")
 
 
 def pack_rows(
