@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> Run:
     if options.every_two:
         results.append(run_every_two(device))
     if options.every_two or options.meetings:
-        results.append(run_meetings(device))
+        results.append(run_meetings(device, only=() if options.every_two else options.only))
     failed = [line for _, lines in results for line in lines]
     counts = (TALLY.kernels, TALLY.elements)
     return Run.of(device, sources(), counts, failed, merged(found for found, _ in results))
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("device")
     parser.add_argument("--count", type=int, default=1, help="programs of each kind; 0 for none")
     parser.add_argument("--chains", type=int, default=0, help="more programs of several parts")
-    parser.add_argument("--only", nargs="*", default=[], help="the kinds to run")
+    parser.add_argument("--only", nargs="*", default=[], help="the kinds, or the pairs, to run")
     parser.add_argument(
         "--every-two", action="store_true", help="every two terms in one kernel, and other pairs"
     )

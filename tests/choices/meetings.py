@@ -277,6 +277,7 @@ STATISTICS: dict[str, Way] = {
 # What becomes of a matrix, element by element or with statistics of its own rows.
 MADE: dict[str, Callable[..., Any]] = {
     "plain": lambda o, x: x,
+    "relu": lambda o, x: o.relu(x),
     "exponentials": lambda o, x: o.exp(x * 0.5 - 1),
     "softmax": lambda o, x: o.softmax(x) * 3,
     "normalised": lambda o, x: (x - o.mean(x, -1)) / o.sqrt(o.var(x, -1) + 0.1),
@@ -370,11 +371,21 @@ def output(seed: int, size: tuple[int, int], way: str) -> Recipe:
     return _of_parts(parts, run, np.zeros(1, np.float32))
 
 
+# The order in which results of images are stored: (image, channel, row, column) becomes this.
+ORDERS = {
+    "plain": (0, 1, 2, 3), "images_last": (1, 2, 3, 0), "channels_last": (0, 2, 3, 1),
+    "pixels_first": (2, 3, 1, 0),
+}  # fmt: skip
+
+
 def windows(
     seed: int, size: tuple[int, int, int, int], kernel: int, stride: int, padding: int, end: str,
-    made: str = "plain",
+    made: str = "plain", order: str = "plain", graded: int = 0,
 ) -> Recipe:  # fmt: skip
-    """A convolution of `size` (images, channels, side, channels of results), and what is added."""
+    """A convolution of `size` (images, channels, side, channels of results), and what is added.
+
+    `graded`: 1 with the gradient of the images, 2 with that of the weights, too.
+    """
     rng = random.Random(seed)
     n, c, side, f = size
     out = (side + 2 * padding - kernel) // stride + 1
@@ -386,9 +397,10 @@ def windows(
 
     def run(o: Any, found: list[tuple[Part, list[Any]]], _: Any) -> Any:
         x, w, y = (part.run(o, *own) for part, own in found)
-        return MADE[made](o, o.conv(x, w, stride, padding) + o.reshape(y, n, f, out, out))
+        made_of = MADE[made](o, o.conv(x, w, stride, padding) + o.reshape(y, n, f, out, out))
+        return made_of if order == "plain" else o.contiguous(o.transpose(made_of, *ORDERS[order]))
 
-    return _of_parts(parts, run, np.zeros(1, np.float32))
+    return replace(_of_parts(parts, run, np.zeros(1, np.float32)), graded=graded)
 
 
 def _of_parts(parts: list[Part], run: Callable[..., Any], last: np.ndarray) -> Recipe:

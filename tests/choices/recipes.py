@@ -409,7 +409,16 @@ def strided_and_dilated_convolution(rng, scale):
 
 @recipe
 def pointwise_convolution(rng, scale):
-    size = rng.choice((14, 28))
+    return _pointwise(rng, 28)
+
+
+@recipe
+def pointwise_convolution_of_short_rows(rng, scale):
+    """The rows of its images end within vectors."""
+    return _pointwise(rng, 14)
+
+
+def _pointwise(rng, size):
     w = normal(rng, 16, 32, 1, 1) * 0.1
     return Recipe(lambda o, x, w: o.conv(x, w, 1, 0), [normal(rng, 2, 32, size, size), w], 2)
 
@@ -520,6 +529,12 @@ def cross_entropy(rng, scale):
 def sums_of_sums(rng, scale):
     x = normal(rng, near(rng, 100, scale), near(rng, 130))
     return Recipe(lambda o, x: o.sum(o.tanh(o.sum(o.exp(x) * 0.02, -1)), 0), [x])
+
+
+@recipe
+def sums_down_a_large_matrix(rng, scale):
+    """Which no cache holds."""
+    return Recipe(lambda o, x: o.sum(x, 0) * 0.01, [normal(rng, 4200, 1024)])
 
 
 @recipe

@@ -16,7 +16,7 @@ from treadle import Device
 from treadle.ir.choices import CHOICES, Observed
 
 __all__ = [
-    "REASONS", "contradicted_pairs", "kind_of", "matrix", "merged", "unexplained",
+    "REASONS", "contradicted", "contradicted_pairs", "kind_of", "matrix", "merged", "unexplained",
     "unexplained_pairs", "unmet_pairs",
 ]  # fmt: skip
 
@@ -41,7 +41,7 @@ def kind_of(device: str) -> str:
 
 @functools.cache
 def _kinds_of(device: str) -> frozenset[str]:
-    """What rows of pairs name devices by: their kind, and a processor's width of vectors."""
+    """What rows name devices by: their kind, and a processor's width of vectors."""
     kinds = {kind_of(device)}
     if kinds == {"processors"}:
         kinds.add(f"vectors of {Device[device].target.vector_bytes} bytes")
@@ -53,6 +53,11 @@ def unexplained(reached: Collection[str], device: str) -> list[str]:
     return [n for n in CHOICES if n not in reached and _reason(n, device) is None]
 
 
+def contradicted(reached: Collection[str], device: str) -> list[str]:
+    """The choices that were reached although a reason says that no program reaches them."""
+    return [n for n in CHOICES if n in reached and _reason(n, device) is not None]
+
+
 def _reason(name: str, device: str) -> str | None:
     for row in REASONS["choice"]:
         if name in row["names"] and any(_fits(device, on) for on in row["on"]):
@@ -61,18 +66,18 @@ def _reason(name: str, device: str) -> str | None:
 
 
 def _fits(device: str, on: str) -> bool:
-    return kind_of(device) == on or fnmatchcase(device, on)
+    return on in _kinds_of(device) or fnmatchcase(device, on)
 
 
 def unexplained_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs of reached choices that never met, have no written reason, and are not listed."""
-    listed = _tried(kind_of(device))
+    listed = _tried(_kinds_of(device))
     return [pair for pair in _not_met(seen) if pair not in listed and _apart(pair, device) is None]
 
 
 def unmet_pairs(seen: Observed, device: str) -> list[tuple[str, str]]:
     """The pairs that are listed as ones that can meet, and that did not."""
-    listed = _tried(kind_of(device))
+    listed = _tried(_kinds_of(device))
     return [pair for pair in _not_met(seen) if pair in listed]
 
 
@@ -90,15 +95,15 @@ def _not_met(seen: Observed) -> list[tuple[str, str]]:
     return [(a, b) for a in reached for b in reached if a < b and (a, b) not in met]
 
 
-def _rows(table: str, kind: str) -> list[dict[str, Any]]:
-    """The rows of a table of nests and kernels that are about a kind of devices."""
-    return [row for row in REASONS[table] if kind in row.get("on", ["processors"])]
+def _rows(table: str, kinds: Collection[str]) -> list[dict[str, Any]]:
+    """The rows of a table of nests, kernels or pairs that are about one of those kinds."""
+    return [row for row in REASONS[table] if {*kinds} & {*row.get("on", ["processors"])}]
 
 
 @functools.cache
-def _tried(kind: str) -> dict[tuple[str, str], str]:
+def _tried(kinds: frozenset[str]) -> dict[tuple[str, str], str]:
     """The pairs that no program makes meet yet, each with what was tried."""
-    unmet = _rows("unmet", kind)
+    unmet = _rows("unmet", kinds)
     rows = ((row["one"], other, row["why"]) for row in unmet for other in row["other"])
     return {(min(one, other), max(one, other)): why for one, other, why in rows}
 
@@ -124,12 +129,12 @@ def _apart(pair: tuple[str, str], device: str, with_stages: bool = True) -> str 
 
 def _forms_of(name: str, kind: str) -> list[str]:
     """The forms of nests in which a choice is made; none for those that any nest can have."""
-    return [row["name"] for row in _rows("form", kind) if name in row["choices"]]
+    return [row["name"] for row in _rows("form", [kind]) if name in row["choices"]]
 
 
 def _go_together(one: str, other: str, kind: str) -> bool:
     """Whether a kernel can have nests of both forms."""
-    return one == other or any({one, other} <= {*row["forms"]} for row in _rows("kernel", kind))
+    return one == other or any({one, other} <= {*row["forms"]} for row in _rows("kernel", [kind]))
 
 
 def _or(names: list[str]) -> str:
@@ -153,10 +158,13 @@ def matrix(seen: Observed, device: str) -> str:
         lines.append(f"{numbers[name]:3} {name:26} {counts[name]:6} kernels, with {with_whom}")
     missing = [name for name in CHOICES if name not in reached]
     lines += [f"    {name:26} {_reason(name, device) or 'NO REASON'}" for name in missing]
+    found = contradicted(reached, device)
+    lines.append(f"{len(found)} choices were reached although a reason says that none is")
+    lines += [f"    {name:26} {_reason(name, device)}" for name in found]
     apart = unexplained_pairs(seen, device)
     unmet = unmet_pairs(seen, device)
     lines.append(f"{len(unmet)} pairs may meet, and no program makes them meet yet")
-    lines += [f"    {a} and {b}: {_tried(kind_of(device))[a, b]}" for a, b in unmet]
+    lines += [f"    {a} and {b}: {_tried(_kinds_of(device))[a, b]}" for a, b in unmet]
     lines.append(f"{len(apart)} pairs did not meet for no written reason")
     lines += [f"    {a} and {b}" for a, b in apart]
     wrong = contradicted_pairs(seen, device)

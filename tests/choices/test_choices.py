@@ -13,6 +13,7 @@ from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_ker
 from .meetings import MEETINGS
 from .report import (
     REASONS,
+    contradicted,
     contradicted_pairs,
     matrix,
     merged,
@@ -49,6 +50,7 @@ def test_programs_are_right_and_reach_every_choice_on_the_processor() -> None:
     assert not failed, "\n".join(failed)
     print(matrix(seen, "CPU"))
     assert unexplained(seen.reached(), "CPU") == []
+    assert contradicted(seen.reached(), "CPU") == []
 
 
 @pytest.mark.skipif(not FULL, reason="thousands of programs: --full")
@@ -68,6 +70,7 @@ def test_programs_make_every_pair_of_choices_meet_that_has_no_reason(device: str
     seen = merged(found for found, _ in runs)
     print(matrix(seen, device))
     assert unexplained_pairs(seen, device) == []
+    assert contradicted_pairs(seen, device) == []
 
 
 def test_a_part_of_every_two_terms_is_right() -> None:
@@ -105,6 +108,7 @@ def test_programs_are_right_elsewhere(device: str) -> None:
     if FULL:
         print(matrix(seen, device))
         assert unexplained(seen.reached(), device) == []
+        assert contradicted(seen.reached(), device) == []
 
 
 @pytest.mark.parametrize("device", CHAINS)
@@ -142,6 +146,14 @@ def test_a_choice_without_programs_needs_a_reason() -> None:
     assert unexplained(everything, "CPU") == []
     assert unexplained(everything - {"matmul_tile"}, "CPU") == ["matmul_tile"]
     assert unexplained(everything - {"matrix_units"}, "CPU") == []
+
+
+def test_a_choice_that_is_reached_against_its_reason_is_reported() -> None:
+    assert contradicted(["matmul_tile"], "CPU") == []
+    assert contradicted(["matmul_tile", "matrix_units"], "CPU") == ["matrix_units"]
+    seen = Observed()
+    seen.kernels[frozenset({"matrix_units"})] += 1
+    assert "1 choices were reached although" in matrix(seen, "CPU")
 
 
 def test_pairs_that_met_are_seen() -> None:

@@ -115,6 +115,18 @@ def test_a_replay_refuses_plain_memory_for_a_texture(home):
         step(Tensor(VALUES, device=home).realize())
 
 
+def test_image_setting_takes_images_whose_rows_are_shorter_than_a_texel(home):
+    x, w = VALUES.reshape(6, 2, 2, 2), VALUES[:, :6].reshape(2, 2, 3, 3)
+    with Context(IMAGE=1):
+        y = Tensor(x, device=home).realize().conv2d(Tensor(w, device=home).realize(), padding=1)
+        found = (y - y.sum(-1, keepdim=True)).numpy()
+    padded = np.pad(x, ((0, 0), (0, 0), (1, 1), (1, 1)))
+    parts = [[padded[:, :, i : i + 3, j : j + 3] for j in (0, 1)] for i in (0, 1)]
+    right = np.einsum("ijnchw,fchw->nfij", np.array(parts), w)
+    right -= right.sum(-1, keepdims=True)
+    np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+
+
 @pytest.mark.parametrize("half", [0, 1])
 def test_image_setting_keeps_intermediate_results_in_textures(home, half):
     rng = np.random.default_rng(1)

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 from ..errors import InternalError
 from ..ir.loops import Split, loop_size
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Store
 from ..target import Target
+from .loop_digits import Merge
 from .loop_moves import reorder, replace_loops
 from .moves import Moves
 from .nest import Nest, stride
+from .records import Loop
 
 __all__ = ["schedule_texels"]
 
@@ -23,16 +26,18 @@ SLICES = 64  # of a grid at least, where there is work for so many
 def schedule_texels(moves: Moves, target: Target) -> None:
     """Schedule every nest that stores to a texture; what it is staged from is left to others."""
     for nest in moves.nests():
-        stores = [Store.of(n) for n in nest.effects if n.op is Op.STORE]
-        stores = [store for store in stores if store.memory.op is Op.PARAM]
-        if any(store.memory.arg.image for store in stores):
-            _schedule(moves, nest, stores[0], target)
+        if any(store.memory.arg.image for store in _stores(nest)):
+            _schedule(moves, nest, target)
 
 
-def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
-    along = next((r for r in nest.loops if stride(store.index, r) == 1), None)
-    if along is None or loop_size(along) % TEXEL:
-        raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
+def _stores(nest: Nest) -> list[Store]:
+    """What a nest stores to the kernel's arguments."""
+    stores = [Store.of(n) for n in nest.effects if n.op is Op.STORE]
+    return [store for store in stores if store.memory.op is Op.PARAM]
+
+
+def _schedule(moves: Moves, nest: Nest, target: Target) -> None:
+    nest, along = _with_whole_texels(moves, nest)
     order = (*(r for r in nest.loops if r is not along), along)
     reorder(moves, nest, order)
     texels = loop_size(along) // TEXEL
@@ -47,3 +52,25 @@ def _schedule(moves: Moves, nest: Nest, store: Store, target: Target) -> None:
         new = moves.loop(loop_size(r), "grid")
         splits[r] = Split(new, (new,))
     replace_loops(moves, splits, "texel_groups")
+
+
+def _with_whole_texels(moves: Moves, nest: Nest) -> tuple[Nest, Node]:
+    """(the nest, its loop through whole texels), which is several where rows are shorter than one.
+
+    Four results in a row are two loops where they are two rows of an image.
+    """
+    number, along = moves.number_of(nest), _loop_of_stride(nest, 1)
+    while loop_size(along) % TEXEL:
+        outer = _loop_of_stride(nest, loop_size(along))
+        moves.make(Merge(Loop.of(outer), Loop.of(along)))
+        nest = moves.nest_of(number)
+        along = _loop_of_stride(nest, 1)
+    return nest, along
+
+
+def _loop_of_stride(nest: Nest, apart: int) -> Node:
+    store = _stores(nest)[0]
+    found = next((r for r in nest.loops if stride(store.index, r) == apart), None)
+    if found is None:
+        raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
+    return found
