@@ -30,7 +30,7 @@ from .scenarios import SCENARIOS
 
 __all__ = [
     "SCALES", "changed_target", "compared", "run_all", "run_every_two", "run_meetings",
-    "run_program", "run_recipe", "run_scenario", "small_device", "usual_caches",
+    "run_program", "run_recipe", "run_scenario", "run_surrounded", "small_device", "usual_caches",
 ]  # fmt: skip
 
 SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -136,6 +136,33 @@ def compared_captured(recipe: Recipe, device: str) -> None:
         wide[0] = array.astype(np.float64)
         for result, right in zip(found, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
             _compare(result, right, recipe.loose)
+
+
+def run_surrounded(name: str, seed: int, device: str) -> None:
+    """A recipe whose inputs are parts of memory that is NaN around them: its values.
+
+    What a kernel reads beyond a part and multiplies by 0 is not 0 then.
+    """
+    rng = random.Random(zlib.crc32(name.encode()) + seed)
+    recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
+    tensors = [_surrounded(array, rng, device) for array in recipe.inputs]
+    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
+    with Context(IMAGE=int(recipe.images)):
+        results = _listed(recipe.run(OfTensor(), *tensors))
+        Tensor.realize(*results)
+    for result, right in zip(results, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
+        _compare(result, right, recipe.loose)
+
+
+def _surrounded(array: np.ndarray, rng: random.Random, device: str) -> Tensor:
+    if array.dtype.kind != "f":
+        return Tensor(array, device=device).realize()
+    before = [rng.randrange(3) for _ in array.shape]
+    sizes = [n + b + rng.choice((0, 1, 5, 16)) for n, b in zip(array.shape, before, strict=True)]
+    part = tuple(slice(b, b + n) for n, b in zip(array.shape, before, strict=True))
+    whole = np.full(sizes, np.nan, array.dtype)
+    whole[part] = array
+    return Tensor(whole, device=device).realize()[part]
 
 
 def _realized(results: Any) -> list[Tensor]:

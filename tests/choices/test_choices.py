@@ -11,6 +11,7 @@ import pytest
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
 from .meetings import MEETINGS
+from .recipes import RECIPES
 from .report import (
     REASONS,
     contradicted,
@@ -21,7 +22,7 @@ from .report import (
     unexplained_pairs,
     unmet_pairs,
 )
-from .running import run_all, run_every_two, run_meetings
+from .running import run_all, run_every_two, run_meetings, run_surrounded
 from .scenarios import opens
 
 FULL = bool(os.environ.get("FULL_TESTS"))
@@ -87,6 +88,12 @@ def test_a_part_of_the_programs_for_other_pairs_is_right() -> None:
 def test_terms_are_right_with_small_caches(name: str) -> None:
     _, failed = run_all("CPU", range(500 if FULL else 3), [name], small=True)
     assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("name", sorted(RECIPES))
+def test_nothing_is_read_around_a_part_of_memory(name: str) -> None:
+    for seed in range(20 if FULL else 2):
+        run_surrounded(name, seed, "CPU")
 
 
 def test_kernels_are_of_the_caches_around_them_whatever_ran_before() -> None:

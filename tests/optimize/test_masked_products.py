@@ -37,7 +37,7 @@ def test_a_condition_on_values_hides_what_is_infinite(rows, steps, columns, loop
     np.testing.assert_allclose(found, right, atol=1e-3)
 
 
-@pytest.mark.parametrize(("rows", "steps", "columns"), SIZES)
+@pytest.mark.parametrize(("rows", "steps", "columns"), [*SIZES, (150, 16_999, 24)])
 @pytest.mark.parametrize("turned", [False, True])
 @pytest.mark.parametrize("hidden", [np.inf, np.nan])
 def test_what_lies_beside_a_part_of_memory_does_not_count(rows, steps, columns, turned, hidden):
@@ -49,7 +49,7 @@ def test_what_lies_beside_a_part_of_memory_does_not_count(rows, steps, columns, 
     other = Tensor(np.ascontiguousarray(y.T)).realize().T if turned else Tensor(y).realize()
     right = x[:rows, :steps].astype(np.float64) @ y[:steps, :columns]
     found = (one[:rows, :steps] @ other[:steps, :columns]).numpy()
-    np.testing.assert_allclose(found, right, atol=1e-3)
+    np.testing.assert_allclose(found, right, atol=2e-3)
 
 
 @pytest.mark.parametrize(("rows", "steps", "columns"), SIZES)

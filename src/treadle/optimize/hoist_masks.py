@@ -67,12 +67,28 @@ def _distributed(value: Node) -> Node:
         if condition not in chosen:
             shared = [len(free[condition] & free[factor]) for factor in product.src]
             held[shared[0] < shared[1]].append(condition)
+    for factor, mine, others in zip(product.src, held, (held[1], held[0]), strict=True):
+        about = [c for c in others if free[c] <= free[factor] and c not in mine]
+        if not _stays_among(factor, about):
+            mine.extend(about)
     one, other = map(masked, held, product.src)
     one = _without_needless_gates(one, other)
     factors = one, _without_needless_gates(other, one)
     if chosen:
         factors = tuple(all_of(chosen).where(factor, 0) for factor in factors)
     return factors[0] * factors[1]
+
+
+def _stays_among(factor: Node, conditions: list[Node]) -> bool:
+    """Whether all that is read for a factor lies among what is read where `conditions` hold."""
+    for node in factor.toposort():
+        if conditions and node.op is Op.LOAD:
+            load = Load.of(node)
+            low, high = bounds_where(load.index, (*parts(load.gate), *conditions))
+            first, last = bounds_where(load.index, parts(load.gate))
+            if first < low or high < last:
+                return False
+    return True
 
 
 def masked(conditions: list[Node], value: Node) -> Node:
