@@ -97,7 +97,7 @@ def test_a_dispatch_has_the_fields_of_its_kernel_and_launch(machine, device):
     (seen,) = machine.dispatches
     is_privileged = device.generation.name == "gfx11" and not machine._uses_aql
     assert seen.chip == device.node.arch
-    assert seen.program == phase.kernel.entry
+    assert seen.program == phase.program
     assert seen.rsrc1 == 0x00AC0081 | (1 << 20 if is_privileged else 0)
     assert seen.rsrc3 == 0x21
     assert (seen.workgroup, seen.work_items) == ((96, 1, 1), (288, 1, 1))
