@@ -9,6 +9,7 @@ the others.
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -63,6 +64,7 @@ _FORMS = (
 )  # fmt: skip
 
 
+@functools.cache
 def canonical(operation: str) -> str:
     """The name that gfx11 has for an operation."""
     name = _OLD.get(operation, operation)

@@ -182,7 +182,7 @@ class _Translator:
         for i in range(kernel.user_sgprs):
             at = e.op(f"getelementptr i32, ptr {params}, i64 {i}")
             w.set_scalar(i, e.op(f"load i32, ptr {at}"))
-        number = kernel.user_sgprs
+        number = kernel.rsrc2 >> 1 & 0x1F  # user SGPRs, those included that nothing is put into
         x, y, z = (e.block_value(f"index_{axis}") for axis in "xyz")
         if self._chip.has_trap_ids:
             w.set_scalar(TTMP9, x)

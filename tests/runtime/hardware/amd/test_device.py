@@ -213,7 +213,7 @@ def test_trimmed_memory_goes_back_to_the_driver(small):
 
 def test_too_much_memory_is_out_of_memory_and_the_device_goes_on(small):
     device = small.device()
-    with pytest.raises(OutOfMemory, match=r"^AMD: the GPU has 64"):
+    with pytest.raises(OutOfMemory, match=r"^AMD: the GPU has at most 64"):
         device.allocator.alloc(1 << 40)
     large = [device.allocator.alloc(20 << 20) for _ in range(2)]
     with pytest.raises(OutOfMemory, match=r"^AMD: no memory to allocate"):

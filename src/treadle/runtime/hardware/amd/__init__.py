@@ -11,7 +11,8 @@
 
 from __future__ import annotations
 
+from .adapter import describe, target_of
 from .device import AMDDevice
 from .kfd import KFD
 
-__all__ = ["KFD", "AMDDevice"]
+__all__ = ["KFD", "AMDDevice", "describe", "target_of"]

@@ -77,9 +77,10 @@ class AMDAllocator:
         self._failures.check()
         name = self._failures.name
         if nbytes > self.largest:
+            have, need = human_bytes(self.largest), human_bytes(nbytes)
             raise OutOfMemory(
-                f"{name}: the GPU has {human_bytes(self.largest)}, not {human_bytes(nbytes)}: "
-                "split the tensor, or use a narrower dtype"
+                f"{name}: the GPU has at most {have}, not {need}: split the tensor, or use a "
+                "narrower dtype"
             )
         size = round_up(size_class(nbytes), PAGE)
         return AMDBuffer(self._blocks.take(size), nbytes, self._blocks)

@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 __all__ = ["AMDDevice"]
 
 _TIMEOUT = 60.0  # seconds without an end, after which work is taken to hang
+_EMULATED_TIMEOUT = 3600.0  # kernels are slow there, and a wait in vain takes no time
 _MOMENTS = 4096
 _ARGUMENT_BYTES = 1 << 20
 _PIECE = 4 << 20  # of a copy from or to the host
@@ -87,9 +88,11 @@ class AMDDevice:
         make_target: Callable[[Node], Target],
         *,
         uses_aql: bool | None = None,
-        timeout: float = _TIMEOUT,
+        timeout: float | None = None,
     ) -> None:
-        self.name, self.index, self.kfd, self.timeout = name, index, kfd, timeout
+        self.name, self.index, self.kfd = name, index, kfd
+        usual = _EMULATED_TIMEOUT if kfd.platform.is_emulated else _TIMEOUT
+        self.timeout = usual if timeout is None else timeout
         self.node = kfd.node(index, name)
         self.generation = generation_of(self.node.version)
         self.target = make_target(self.node)
@@ -161,6 +164,8 @@ class AMDDevice:
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
         """A block that gives work to the device; `names` are kernels that it may start."""
         with self._lock, self.failures.translated(what):
+            self.kfd.poll()
+            self.failures.check()
             self.failures.launched(names)
             yield
 

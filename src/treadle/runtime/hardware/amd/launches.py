@@ -56,7 +56,10 @@ class Phase:
 
     def __post_init__(self) -> None:
         if self.entry.grid * self.entry.work_items > _MOST_WORK_ITEMS:
-            raise DeviceError(f"{self.entry.symbol}: {self.entry.grid} workgroups are too many")
+            raise DeviceError(
+                f"{self.entry.symbol}: {self.entry.grid} workgroups of {self.entry.work_items}, "
+                f"and a launch has at most {_MOST_WORK_ITEMS} work items: split the tensor"
+            )
         self._numbers = [slot.number for slot in self.entry.slots]
         self._packer = _packer(self.kernel, "Q" * len(self._numbers), self.entry)
         least = max(self.descriptor.kernarg_bytes, self._packer.size, 1)
