@@ -142,8 +142,12 @@ class Backend:
         found = dict.fromkeys((self.name, *self.spellings), self.name)
         for one in self.toolchains:
             found |= dict.fromkeys(one.spellings, f"{self.name}:{one.name}")
-        found |= {f"{self.name}_{one}": f"{self.name}:{one}" for one in self.absent}
         return found
+
+    @property
+    def refused_spellings(self) -> dict[str, str]:
+        """The environment variables of what is not here yet, and the DEV that each would mean."""
+        return {f"{self.name}_{one}": f"{self.name}:{one}" for one in self.absent}
 
     def may_be_here(self) -> bool:
         """Whether a driver of it may be on this machine: False is certain, on Linux."""
