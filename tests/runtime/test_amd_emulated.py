@@ -64,6 +64,14 @@ def test_a_product_of_halves_is_right_on_matrix_units_and_without(amd):
     np.testing.assert_array_equal(ours.numpy(), a.astype(np.float32) @ b.astype(np.float32))
 
 
+def test_integers_of_64_bits_become_the_nearest_floats(amd):
+    ends = [0, 1, -1, 1 << 31, -(1 << 31), (1 << 62) + 1, -(1 << 63), (1 << 63) - 1]
+    values = np.array([*ends, *RNG.integers(-(1 << 62), 1 << 62, 100)], np.int64)
+    for dtype in (dtypes.float32, dtypes.float64):
+        ours = Tensor(values, device=amd).cast(dtype).numpy()
+        np.testing.assert_array_equal(ours, values.astype(ours.dtype))
+
+
 def test_kernels_pass_their_checks(amd):
     x = Tensor(SQUARE, device=amd)
     places = Tensor(np.array([3, 39, 0], np.int32), device=amd)

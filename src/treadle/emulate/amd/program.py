@@ -17,8 +17,9 @@ from treadle.emulate.amd import floating, matrix, memory, scalar, vector
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
-from treadle.emulate.amd.meanings import MEANINGS, canonical
+from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
+from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.wave import Unsupported, Wave
 from treadle.emulate.simt.emit import Emitter
