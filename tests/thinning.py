@@ -26,7 +26,7 @@ from treadle.backends import BACKENDS
 
 ROOT = Path(__file__).parent.parent
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
-OTHERS = [backend.name for backend in BACKENDS if backend.is_chosen_unasked]
+OTHERS = [backend.name for backend in BACKENDS if backend.is_here and backend.nodes]
 SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 0.5  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own

@@ -50,7 +50,7 @@ def test_3_08_a_missing_gpu_is_a_sentence_and_not_the_drivers_traceback(no_cuda)
 
 
 @pytest.mark.parametrize(
-    "variable", ["NV_PTX=1", "AMD_LLVM=1", "NV_NAK=1", "QCOM_IR3=1", "AMD_IFACE=KFD", "NV=1"]
+    "variable", ["NV_PTX=1", "METAL=1", "NV_NAK=1", "QCOM_IR3=1", "NV_IFACE=NVK", "NV=1"]
 )
 def test_3_08_compilers_of_runtimes_that_are_not_here_are_refused_by_name(variable):
     name, _, value = variable.partition("=")

@@ -1,23 +1,30 @@
-"""AMD: AMD's GPUs, past AMD's own user-space driver.
+"""AMD: AMD's GPUs through their kernel driver, past AMD's own user-space driver, or emulated ones.
 
-Code is made for them (`DEV=NULL:0:AMDGPU:gfx1100` shows it); what runs it is not here yet, so that
-the device is refused by name.
+No AMD GPU has run any of it yet. So none is taken without a wish.
 """
 
 from __future__ import annotations
 
+import functools
+import os
 from typing import TYPE_CHECKING
 
+from ..errors import DeviceError
 from ..target import Target, amd_target
-from .record import Backend, Request, Toolchain
+from .record import Backend, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
     from ..compile.llvm import LLVMCompiler
     from ..render.base import Renderer
+    from ..runtime.base import Device
+    from ..runtime.hardware.amd import KFD
 
 __all__ = ["AMD", "LLVM"]
 
 _USUAL = "gfx1100"
+
+
+# -- code -----------------------------------------------------------------------------------------
 
 
 def _target(request: Request) -> Target:
@@ -38,11 +45,74 @@ def _renderer(target: Target, contract: bool) -> Renderer:
 
 LLVM = Toolchain("LLVM", "embedded LLVM", _compiler, _renderer, _target, spellings=("AMD_LLVM",))
 
+
+# -- the device -----------------------------------------------------------------------------------
+
+
+def _open(request: Request) -> Device:
+    from ..runtime.hardware.amd import AMDDevice, target_of
+
+    kfd = _driver(request)
+    is_emulated = request.emulation is not None
+    return AMDDevice(
+        request.name, kfd, request.index, lambda node: target_of(node, request.arch, is_emulated)
+    )
+
+
+def _driver(request: Request) -> KFD:
+    """The kernel driver, or an emulated one. Raises DeviceError."""
+    if request.emulation is not None:
+        return _emulated_driver(request.emulation, request.compile_ir)
+    return _kernel_driver()
+
+
+@functools.cache
+def _kernel_driver() -> KFD:
+    from ..runtime.hardware.amd import KFD
+    from ..runtime.hardware.platform import LinuxPlatform
+
+    return KFD(LinuxPlatform())
+
+
+@functools.cache
+def _emulated_driver(emulation: Emulation, compile_ir: CompileIR) -> KFD:
+    from ..emulate.amd.execute import Executor
+    from ..emulate.kfd import EmulatedKFD
+    from ..emulate.machine.platform import EmulatedPlatform
+    from ..runtime.hardware.amd import KFD
+    from ..target import available_cores
+
+    platform = EmulatedPlatform()
+    execute = Executor(compile_ir, available_cores(), emulation.checks_races)
+    try:
+        EmulatedKFD(platform, [emulation.chip] * emulation.devices, execute)
+    except ValueError as error:
+        raise DeviceError(f"AMD: {error}") from error
+    return KFD(platform)
+
+
+if hasattr(os, "register_at_fork"):  # a driver is of the process that opened it
+    os.register_at_fork(after_in_child=_kernel_driver.cache_clear)
+    os.register_at_fork(after_in_child=_emulated_driver.cache_clear)
+
+
+def _describe(request: Request) -> str:
+    """The devices and the compiler."""
+    from ..runtime.hardware.amd import describe
+
+    return f"{describe(_driver(request))}; {_compiler(_target(request), None).version}"
+
+
 AMD = Backend(
     "AMD",
-    "AMD's GPUs, past AMD's own user-space driver",
+    "AMD's GPUs from RDNA2 and CDNA2 on by the kernel driver amdgpu, or emulated ones",
     (LLVM,),
-    spellings=("AMD_HIP",),
-    interfaces=("KFD", "PCI", "USB"),
+    _open,
+    _describe,
+    absent=("HIP",),
+    interfaces=("KFD",),
+    has_several=True,
+    nodes=("/dev/kfd",),
+    emulated_chip=_USUAL,
     dlpack_host=11,
 )

@@ -131,7 +131,9 @@ def _workgroup_for_each_row(
 ) -> None:
     rest = tuple(r for r in nest.loops if r not in rows)
     longest = max(loop_size(r) for n in nest.reduces() for r in closed_ranges(n))
-    work_items = min(workgroup.work_items, _power_below(longest))
+    # Fewer than a subgroup of a fixed size has would leave it with lanes that do not exist.
+    least = workgroup.subgroup[0] if workgroup.subgroup else 1
+    work_items = max(least, min(workgroup.work_items, _power_below(longest)))
     reorder(moves, nest, (*rows, *rest))
     splits = {r: _whole(moves, r, "grid") for r in rows}
     grid = frozenset(r for split in splits.values() for r in split.ranges)
@@ -146,7 +148,7 @@ def _workgroup_for_each_row(
         if found is None:
             return
         reduce, loop = found
-        mine = min(work_items, _power_below(loop_size(loop)))
+        mine = max(least, min(work_items, _power_below(loop_size(loop))))
         subgroup = workgroup.subgroup if _is_for_subgroups(reduce) else None
         move = ShareReduction(moves.name_of(reduce), Loop.of(loop), mine, subgroup)
         shared.update(moves.make(move))

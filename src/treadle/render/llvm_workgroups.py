@@ -132,7 +132,8 @@ class WorkgroupFunction(LLVMFunction):
         return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
 
     def _work_item(self, node: Node) -> str:
-        return self._as(node.dtype, self.lane() if node.arg.name == "lane" else self.work_item())
+        numbers = {"lane": self.lane, "work_item": self.work_item}  # subgroups have a fixed size
+        return self._as(node.dtype, numbers[node.arg.name]())
 
     # -- memory ---------------------------------------------------------------------------------
 

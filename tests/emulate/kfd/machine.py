@@ -16,8 +16,8 @@ import numpy as np
 from treadle.emulate.kfd import EmulatedKFD, KernelFault
 from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.runtime.base import Entry, Slot
-from treadle.runtime.hardware.amd import AMDDevice, Kernel, Phase
-from treadle.runtime.hardware.amd.kfd import KFD
+from treadle.runtime.hardware.amd import KFD, AMDDevice
+from treadle.runtime.hardware.codeobject import Argument, Descriptor, Image, KernelCode
 
 KERNARG_SGPRS = 1 << 3
 WAVE32 = 1 << 10
@@ -95,16 +95,17 @@ def load(
         "<IIIIq20sIIIHHI", group, private, 8 * slots + 4 * variables, 0, 256, bytes(20), rsrc3,
         rsrc1, rsrc2, properties, 0, 0,
     )  # fmt: skip
-    image = descriptor.ljust(256, b"\0") + struct.pack("<Q", code)
-    buffer = device.allocator.alloc(512)
-    device.write(buffer, memoryview(image))
-    kernel = Kernel.from_descriptor(name, buffer.argument, descriptor)
+    data = descriptor.ljust(256, b"\0") + struct.pack("<Q", code)
+    arguments = [Argument(8 * n, 8, "global_buffer") for n in range(slots)]
+    arguments += [Argument(8 * slots + 4 * n, 4, "by_value") for n in range(variables)]
+    kernel = KernelCode(
+        name, 0, 256, Descriptor.read(data, 0), tuple(arguments), device.node.wave, 0, 0, 0, 1024
+    )
     entry = Entry(
         name, grid, work_items, tuple(Slot(number, 4, True) for number in range(slots)),
         tuple(range(variables)), shared=shared,
     )  # fmt: skip
-    phase = Phase(kernel, entry)
-    phase.image = buffer  # as long as the phase lives
+    (phase,) = device.load_image(Image(data, 256, 0, {name: kernel}), [entry]).phases
     return phase
 
 

@@ -77,7 +77,27 @@ def _lose_webgpu(device: Any) -> None:
     lose(device.handle, 1, view_of("unplugged", keep))
 
 
+def _open_amd(name: str) -> Any:
+    """A GPU of a machine of its own."""
+    from treadle.emulate.amd.execute import Executor
+    from treadle.emulate.kfd import EmulatedKFD
+    from treadle.emulate.machine.platform import EmulatedPlatform
+    from treadle.engine.host_code import compile_for_host
+    from treadle.runtime.hardware.amd import KFD, AMDDevice, target_of
+
+    platform = EmulatedPlatform()
+    driver = EmulatedKFD(platform, ["gfx1100"], Executor(compile_for_host))
+    device = AMDDevice(name, KFD(platform), 0, lambda node: target_of(node, None, True))
+    device.gpu = driver.gpus[0]  # type: ignore[attr-defined]
+    return device
+
+
+def _lose_amd(device: Any) -> None:
+    device.gpu.lose()
+
+
 LOSING: dict[str, Losing] = {
+    "AMD": Losing(_open_amd, _lose_amd),
     "CL": Losing(_open, _lose_cl),
     "CUDA": Losing(_open, _lose_cuda),
     "WEBGPU": Losing(_open, _lose_webgpu),

@@ -3,13 +3,15 @@
     execute = Executor(compile_ir)
     execute(dispatch)                       # returns when all workgroups have finished
 
-Programs are translated when they are first launched, and again when their bytes have changed.
+Programs are translated when they are first launched, and again when their bytes have changed: what
+was at their address before is forgotten.
 """
 
 from __future__ import annotations
 
 import hashlib
 import struct
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.machine import front_end
@@ -18,7 +20,7 @@ from treadle.emulate.amd.program import Kernel, translate
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
 from treadle.emulate.simt.execute import EmulationFault, Program
-from treadle.emulate.simt.machine import Access, Region
+from treadle.emulate.simt.machine import Access, Fault, Region
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.dispatch import Dispatch
@@ -33,15 +35,26 @@ _KERNEL = "kernel"  # the name of a Program's only kernel
 _MOST_CODE = 1 << 20  # bytes from the entry on that tell programs apart
 
 
+_REFUSED: dict[int, str] = {Fault.GLOBAL: "unmapped", Fault.FORBIDDEN: "read-only"}
+
+
+@dataclass(frozen=True)
+class _Known:
+    """What was made of the code at an address, by what else translation depends on."""
+
+    code: bytes  # a hash of it
+    programs: dict[tuple[int, ...], Program[Translation]]
+
+
 class Executor:
     """Runs dispatches. `threads` and `checks_races` are as in simt.execute.Program."""
 
     def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
         self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
-        self._programs: dict[tuple, Program[Translation]] = {}
+        self._programs: dict[tuple[AddressSpace, int], _Known] = {}
 
     def __call__(self, dispatch: Dispatch) -> None:
-        """Raises KernelFault for what stops a kernel."""
+        """Raises MemoryFault for what page tables refuse, KernelFault for all else."""
         for size, items in zip(dispatch.workgroup, dispatch.work_items, strict=True):
             if items % size:
                 raise KernelFault(
@@ -57,27 +70,29 @@ class Executor:
                 _KERNEL, dispatch.workgroups, dispatch.workgroup, params, _regions(dispatch.space)
             )
         except EmulationFault as fault:
+            reason = _REFUSED.get(fault.kind)
+            if reason is not None:
+                raise MemoryFault(fault.address, reason, str(fault)) from fault
             raise KernelFault(str(fault)) from fault
 
     def _program(self, dispatch: Dispatch) -> Program[Translation]:
         local = dispatch.scratch_wave // dispatch.wave
-        key = (
-            dispatch.chip, dispatch.wave, dispatch.program, dispatch.rsrc1, dispatch.rsrc2,
-            len(dispatch.user_sgprs), dispatch.lds, local, _fingerprint(dispatch),
-        )  # fmt: skip
-        found = self._programs.get(key)
+        space, user = dispatch.space, len(dispatch.user_sgprs)
+        code = _fingerprint(dispatch)
+        known = self._programs.get((space, dispatch.program))
+        if known is None or known.code != code:
+            known = self._programs[space, dispatch.program] = _Known(code, {})
+        key = dispatch.wave, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, local
+        found = known.programs.get(key)
         if found is None:
-            space = dispatch.space
             kernel = Kernel(
                 dispatch.chip, dispatch.wave, lambda address: _code(space, address),
-                dispatch.program, dispatch.rsrc1, dispatch.rsrc2, len(dispatch.user_sgprs),
-                dispatch.lds, local,
+                dispatch.program, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, local,
             )  # fmt: skip
-            found = Program(
+            found = known.programs[key] = Program(
                 front_end(dispatch.wave), lambda _: translate(kernel), self._compile_ir,
                 self._threads, self._checks_races,
             )  # fmt: skip
-            self._programs[key] = found
         return found
 
 

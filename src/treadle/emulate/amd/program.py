@@ -17,8 +17,9 @@ from treadle.emulate.amd import floating, matrix, memory, scalar, vector
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
-from treadle.emulate.amd.meanings import MEANINGS, canonical
+from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
+from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.wave import Unsupported, Wave
 from treadle.emulate.simt.emit import Emitter
@@ -182,7 +183,7 @@ class _Translator:
         for i in range(kernel.user_sgprs):
             at = e.op(f"getelementptr i32, ptr {params}, i64 {i}")
             w.set_scalar(i, e.op(f"load i32, ptr {at}"))
-        number = kernel.user_sgprs
+        number = kernel.rsrc2 >> 1 & 0x1F  # user SGPRs, those included that nothing is put into
         x, y, z = (e.block_value(f"index_{axis}") for axis in "xyz")
         if self._chip.has_trap_ids:
             w.set_scalar(TTMP9, x)

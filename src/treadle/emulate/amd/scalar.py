@@ -273,6 +273,17 @@ def _zeros(w: Wave) -> None:
     _write(w, "u32", w.s.select("u32", none, "-1", count))
 
 
+@MEANINGS.of("s_cls_i32", "s_cls_i32_i64")
+def _sign_bits(w: Wave) -> None:
+    """How many leading bits are the sign's: -1 where all are."""
+    bits = 64 if w.name.endswith("64") else 32
+    kind = f"u{bits}"
+    (a,) = _sources(w, kind)
+    others = w.s.op(kind, "xor", a, w.s.op(kind, "ashr", a, str(bits - 1)))
+    count = w.s.resize(kind, "u32", w.s.call(kind, "ctlz", others, more="i1 false"))
+    _write(w, "u32", w.s.select("u32", w.s.compare(kind, "eq", others, "0"), "-1", count))
+
+
 @MEANINGS.of("s_sext_i32_i8", "s_sext_i32_i16")
 def _extend(w: Wave) -> None:
     away = "24" if w.name.endswith("i8") else "16"

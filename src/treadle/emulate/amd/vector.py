@@ -318,6 +318,15 @@ simple("v_ctz_i32_b32", "u32", ("u32",), _first_bit("cttz"))
 simple("v_clz_i32_u32", "u32", ("u32",), _first_bit("ctlz"))
 
 
+def _sign_bits(w: Wave, a: str) -> str:
+    """How many leading bits are the sign's: -1 where all are."""
+    signs = w.x.op("u32", "ashr", a, w.x.const("u32", 31))
+    return _first_bit("ctlz")(w, w.x.op("u32", "xor", a, signs))
+
+
+simple("v_cls_i32", "u32", ("u32",), _sign_bits)
+
+
 @MEANINGS.of("v_swap_b32")
 def _swap(w: Wave) -> None:
     a, b = w.item.operands["vdst"], w.item.operands["src0"]

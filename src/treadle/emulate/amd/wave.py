@@ -11,7 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.lanes import dpp_lanes
-from treadle.emulate.amd.meanings import canonical
+from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.values import Values, bits_of, is_float
 

@@ -29,6 +29,7 @@ from treadle.emulate.machine.memory import (
 )
 from treadle.emulate.machine.platform import Doorbells, refusal
 from treadle.runtime.hardware.host_memory import PAGE
+from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.dispatch import Execute
@@ -372,7 +373,10 @@ class EmulatedKFD:
         start = given["events_ptr"]
         blocks = [ctypes.string_at(start + i * data.nbytes, data.nbytes) for i in range(count)]
         numbers = [data.get(block, "event_id") for block in blocks]
-        found = self._waited(numbers, bool(given["wait_for_all"]), given["timeout"])
+        wants_all, timeout = bool(given["wait_for_all"]), given["timeout"]
+        found = self.events.collect(numbers, wants_all)
+        if found is None and timeout:
+            found = uninterrupted(lambda: self._waited(numbers, wants_all, timeout))
         given["wait_result"] = _TIMEOUT if found is None else 0
         for place, number in enumerate(numbers):
             if found is not None and number in found:

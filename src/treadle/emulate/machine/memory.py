@@ -6,17 +6,20 @@
     space.write(0x10000, b"1")                         # MemoryFault: read-only
 
 A GPU's address says nothing of where its bytes are in this process. So an address of the host's,
-given to the GPU by mistake, is a fault. The bytes of an object are a file in memory: a program maps
-them where it wants to see them, and the emulator has a mapping of its own.
+given to the GPU by mistake, is a fault. The bytes of objects are parts of a file in memory: a
+program maps them where it wants to see them, and the emulator has a mapping of its own.
 """
 
 from __future__ import annotations
 
 import bisect
 import ctypes
+import functools
 import os
+import threading
 from typing import NamedTuple
 
+from treadle.forks import fork_safe
 from treadle.runtime.hardware import host_memory
 from treadle.runtime.hardware.host_memory import PAGE
 
@@ -25,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 POISON = 0xFF  # reads as NaN or -1
+_FILE_BYTES = 1 << 46  # hardly any of which are there
 
 
 class Permission:
@@ -36,35 +40,64 @@ class Permission:
 
 
 class MemoryFault(Exception):
-    """An access that the page tables refuse. `reason` is "unmapped", "read-only", "no execute"."""
+    """An access that the page tables refuse. `reason` is "unmapped", "read-only", "no execute".
 
-    def __init__(self, address: int, reason: str) -> None:
+    `told` is what is known of it beyond that.
+    """
+
+    def __init__(self, address: int, reason: str, told: str = "") -> None:
         self.address, self.reason = address, reason
-        super().__init__(f"{reason} address {address:#x}")
+        super().__init__(told or f"{reason} address {address:#x}")
+
+
+class _File:
+    """One file for the memory of all objects: a process may have few open files, and many objects.
+
+    Each object has a part that was nobody's before; what it lets go is a hole from then on.
+    """
+
+    def __init__(self) -> None:
+        self.fd = os.memfd_create("treadle-emulated", os.MFD_CLOEXEC)
+        os.truncate(self.fd, _FILE_BYTES)
+        self._end, self._lock = 0, fork_safe(threading.Lock())
+
+    def __del__(self) -> None:
+        os.close(self.fd)
+
+    def take(self, nbytes: int) -> int:
+        """Where in the file so many fresh bytes are."""
+        with self._lock:
+            start, self._end = self._end, self._end + host_memory.round_up(nbytes, PAGE)
+        return start
+
+
+@functools.cache
+def _file() -> _File:
+    return _File()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_file.cache_clear)  # its parent gives out the same parts
 
 
 class MemoryObject:
-    """`nbytes` of memory that anybody may map; `fd` is the file that they are in.
+    """`nbytes` of memory that anybody may map: those of the file `fd` from `offset` on.
 
     It lives as long as somebody holds it. `fill` is the byte that fresh memory is made of.
     """
 
     def __init__(self, nbytes: int, fill: int = 0) -> None:
-        self.nbytes = nbytes
-        self.fd = os.memfd_create("treadle-emulated", os.MFD_CLOEXEC)
-        try:
-            os.truncate(self.fd, nbytes)
-            self.host = host_memory.map_file(self.fd, nbytes)
-        except OSError:
-            os.close(self.fd)
-            raise
+        self.nbytes, self._pid, self._file = nbytes, os.getpid(), _file()
+        self.fd, self.offset = self._file.fd, self._file.take(nbytes)
+        self.host = host_memory.map_file(self.fd, nbytes, self.offset)
         if fill:
             ctypes.memset(self.host, fill, nbytes)
 
     def __del__(self) -> None:
         if hasattr(self, "host"):
+            if os.getpid() == self._pid:  # what a forked child lets go its parent may still use
+                host_memory.discard(self.host, self.nbytes)
             host_memory.release(self.host, self.nbytes)
-            os.close(self.fd)
 
 
 class HostPages:

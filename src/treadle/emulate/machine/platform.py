@@ -26,6 +26,7 @@ from treadle.emulate.machine.memory import MemoryObject
 from treadle.emulate.machine.scheduler import Scheduler
 from treadle.forks import fork_safe
 from treadle.runtime.hardware import host_memory
+from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -153,7 +154,7 @@ class EmulatedPlatform:
         with self._lock:
             found = self.file(fd).map(nbytes, offset)
             memory = found.memory if isinstance(found, Doorbells) else found
-            host_memory.map_file(memory.fd, nbytes, 0, address)
+            host_memory.map_file(memory.fd, nbytes, memory.offset, address)
             if isinstance(found, Doorbells):
                 for page in range(0, nbytes, host_memory.PAGE):
                     self._doorbells[address + page] = address, found
@@ -185,7 +186,8 @@ class EmulatedPlatform:
         with self._lock:
             base, doorbells = found
             doorbells.rung(address - base, value)
-            self.scheduler.some_steps(_STEPS_OF_A_DOORBELL)
+            if not self.scheduler.is_paused:
+                uninterrupted(lambda: self.scheduler.some_steps(_STEPS_OF_A_DOORBELL))
 
     def barrier(self) -> None:
         pass
@@ -201,9 +203,12 @@ class EmulatedPlatform:
 
     def pause(self) -> None:
         with self._lock:
-            if not self.scheduler.step():
-                self.skip(_IDLE_NS)
-            self.scheduler.some_steps(_STEPS_OF_A_PAUSE)
+            uninterrupted(self._go_on)
+
+    def _go_on(self) -> None:
+        if not self.scheduler.step():
+            self.skip(_IDLE_NS)
+        self.scheduler.some_steps(_STEPS_OF_A_PAUSE)
 
     def explain(self) -> str:
         return self.failure

@@ -5,7 +5,8 @@
     scheduler.step()                 # one step of an engine that can go on; False if none can
 
 An engine that waits is asked again at each step. So whatever order is possible on hardware comes up
-at some seed, and the same seed gives the same order again.
+at some seed, and the same seed gives the same order again. An exception in a step would be the end
+of its engine, so Ctrl-C waits: who takes steps does it by `uninterrupted`.
 """
 
 from __future__ import annotations

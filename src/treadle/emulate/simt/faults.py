@@ -17,10 +17,13 @@ __all__ = ["EmulationFault", "Launched", "coordinates", "describe"]
 
 
 class EmulationFault(Exception):
-    """A kernel did what stops it on hardware, or what only a checker sees: `kind`."""
+    """A kernel did what stops it on hardware, or what only a checker sees: `kind`.
 
-    def __init__(self, kind: int, message: str) -> None:
-        self.kind = kind
+    `address` is where, for faults of memory.
+    """
+
+    def __init__(self, kind: int, message: str, address: int = 0) -> None:
+        self.kind, self.address = kind, address
         super().__init__(message)
 
 
@@ -46,7 +49,7 @@ def describe(fault: int, get: Callable[[str, int], int], launched: Launched) -> 
     at = f" ({translation.place(site)})" if site else ""
     own = launched.front.faults.get(fault)
     message = own(facts) if own else _message(Fault(fault), facts, launched)
-    return EmulationFault(fault, message + at)
+    return EmulationFault(fault, message + at, facts.address)
 
 
 def _message(kind: Fault, facts: FaultFacts, launched: Launched) -> str:

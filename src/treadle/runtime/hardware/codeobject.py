@@ -20,14 +20,18 @@ from treadle.errors import InternalError
 
 from .elf import ABSOLUTE, UNDEFINED, Object, Relocation, Section, Symbol, read_object
 from .messagepack import unpacked
-from .structs import Value
+from .structs import Struct, Value
 
-__all__ = ["Argument", "Descriptor", "Image", "KernelCode", "link"]
+__all__ = ["DESCRIPTOR", "Argument", "Descriptor", "Image", "KernelCode", "link"]
 
 MACHINE, RELOCATABLE = 224, 1
 _METADATA = ("AMDGPU", 32)  # name and type of the note
-_DESCRIPTOR = "<IIIIq20xIIIHHI"
-_DESCRIPTOR_BYTES = 64
+DESCRIPTOR = Struct(
+    "kernel_descriptor", group_segment_fixed_size="u32", private_segment_fixed_size="u32",
+    kernarg_size="u32", reserved0="u32", kernel_code_entry_byte_offset="i64",
+    reserved1=("u8", 20), compute_pgm_rsrc3="u32", compute_pgm_rsrc1="u32",
+    compute_pgm_rsrc2="u32", kernel_code_properties="u16", kernarg_preload="u16", reserved3="u32",
+)  # fmt: skip
 # What stands in user SGPRs at a kernel's start, in this order: its bit, and how many they are.
 _USER_SGPRS = (
     ("private_segment_buffer", 0, 4), ("dispatch_ptr", 1, 2), ("queue_ptr", 2, 2),
@@ -67,15 +71,28 @@ class Descriptor:
     @classmethod
     def read(cls, data: bytes, at: int) -> Descriptor:
         """The descriptor that stands there."""
-        group, private, kernarg, _, entry, rsrc3, rsrc1, rsrc2, properties, preload, _ = (
-            struct.unpack_from(_DESCRIPTOR, data, at)
+        given = DESCRIPTOR.unpack(memoryview(data)[at : at + DESCRIPTOR.nbytes])
+        return cls(
+            group_bytes=given["group_segment_fixed_size"],
+            private_bytes=given["private_segment_fixed_size"],
+            kernarg_bytes=given["kernarg_size"],
+            entry=given["kernel_code_entry_byte_offset"],
+            rsrc3=given["compute_pgm_rsrc3"],
+            rsrc1=given["compute_pgm_rsrc1"],
+            rsrc2=given["compute_pgm_rsrc2"],
+            properties=given["kernel_code_properties"],
+            preload=given["kernarg_preload"],
         )
-        return cls(group, private, kernarg, entry, rsrc3, rsrc1, rsrc2, properties, preload)
 
     @property
     def is_wave32(self) -> bool:
         """Whether waves have 32 lanes, not 64."""
         return bool(self.properties >> _WAVE32 & 1)
+
+    @property
+    def wave(self) -> int:
+        """How many lanes a wave has."""
+        return 32 if self.is_wave32 else 64
 
     @property
     def has_dynamic_stack(self) -> bool:
@@ -222,13 +239,13 @@ def _metadata(note: bytes) -> _Record:
 
 def _kernel(record: _Record, found: Object, image: bytes, places: dict[int, int]) -> KernelCode:
     name, symbol = record[".name"], found.symbols.get(record[".symbol"])
-    if symbol is None or symbol.size != _DESCRIPTOR_BYTES:
+    if symbol is None or symbol.size != DESCRIPTOR.nbytes:
         raise InternalError(f"kernel {name!r} has no descriptor {record['.symbol']!r}")
     at = _place(symbol, places)
     descriptor = Descriptor.read(image, at)
     stated = (
         descriptor.group_bytes, descriptor.private_bytes, descriptor.kernarg_bytes,
-        32 if descriptor.is_wave32 else 64,
+        descriptor.wave,
     )  # fmt: skip
     noted = tuple(record[key] for key in _STATED_TWICE)
     if stated != noted:

@@ -15,7 +15,7 @@ import functools
 import mmap
 import os
 
-__all__ = ["PAGE", "address_of", "map_file", "release", "reserve", "round_up", "view"]
+__all__ = ["PAGE", "address_of", "discard", "map_file", "release", "reserve", "round_up", "view"]
 
 PAGE = 4096
 
@@ -23,6 +23,7 @@ _PROT_NONE = 0
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _FIXED = 0x10  # MAP_FIXED, on every architecture of Linux that has such a GPU
 _NORESERVE = 0x4000
+_REMOVE = 9  # MADV_REMOVE
 _FAILED = ctypes.c_void_p(-1).value
 
 
@@ -39,6 +40,7 @@ def _libc() -> ctypes.CDLL:
         ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
     ]  # fmt: skip
     libc.munmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t]
+    libc.madvise.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
     return libc
 
 
@@ -72,6 +74,13 @@ def map_file(fd: int, nbytes: int, offset: int = 0, address: int | None = None) 
 def release(address: int, nbytes: int) -> None:
     """Gives pages back, whatever they are."""
     if _libc().munmap(address, nbytes):
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def discard(address: int, nbytes: int) -> None:
+    """Makes the bytes of a mapped file zeros that take no memory, for all who map it."""
+    if _libc().madvise(address, nbytes, _REMOVE):
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
 

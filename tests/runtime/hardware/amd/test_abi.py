@@ -10,6 +10,7 @@ import pytest
 
 from treadle.emulate.kfd import tables
 from treadle.runtime.hardware.amd import abi
+from treadle.runtime.hardware.codeobject import DESCRIPTOR
 
 LINES = Path(__file__).with_name("kfd_aql_abi.txt").read_text(encoding="utf-8").splitlines()
 FACTS = dict(line.rsplit(maxsplit=1) for line in LINES if not line.startswith("#"))
@@ -110,8 +111,8 @@ def test_a_structure_of_hsa_is_laid_out_as_in_its_header(name, value):
 
 
 def test_a_kernel_descriptor_has_its_fields_where_llvm_documents_them():
-    offsets = abi.KERNEL_DESCRIPTOR.offsets
-    assert abi.KERNEL_DESCRIPTOR.nbytes == 64
+    offsets = DESCRIPTOR.offsets
+    assert DESCRIPTOR.nbytes == 64
     assert (offsets["kernel_code_entry_byte_offset"], offsets["compute_pgm_rsrc3"]) == (16, 44)
     assert (offsets["compute_pgm_rsrc1"], offsets["compute_pgm_rsrc2"]) == (48, 52)
     assert (offsets["kernel_code_properties"], offsets["kernarg_preload"]) == (56, 58)

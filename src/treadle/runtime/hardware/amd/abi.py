@@ -14,7 +14,7 @@ from treadle.runtime.hardware.timeline import SlotLayout
 
 __all__ = [
     "AMD_QUEUE", "AMD_SIGNAL", "BARRIER_PACKET", "CALLS", "DISPATCH_PACKET", "EVENT_DATA",
-    "HW_EXCEPTION", "KERNEL_DESCRIPTOR", "MEMORY_EXCEPTION", "SIGNAL_SLOT", "Call", "EventType",
+    "HW_EXCEPTION", "MEMORY_EXCEPTION", "SIGNAL_SLOT", "Call", "EventType",
     "Memory", "QueueType",
 ]  # fmt: skip
 
@@ -175,9 +175,3 @@ SIGNAL_SLOT = SlotLayout(
     AMD_SIGNAL.offsets["start_ts"],
     AMD_SIGNAL.offsets["end_ts"],
 )
-KERNEL_DESCRIPTOR = Struct(
-    "kernel_descriptor", group_segment_fixed_size="u32", private_segment_fixed_size="u32",
-    kernarg_size="u32", reserved0="u32", kernel_code_entry_byte_offset="i64",
-    reserved1=("u8", 20), compute_pgm_rsrc3="u32", compute_pgm_rsrc1="u32",
-    compute_pgm_rsrc2="u32", kernel_code_properties="u16", kernarg_preload="u16", reserved3="u32",
-)  # fmt: skip

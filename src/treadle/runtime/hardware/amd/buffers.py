@@ -70,18 +70,25 @@ class AMDAllocator:
         self._synchronize = synchronize
         lock = fork_safe(threading.RLock())
         self._blocks: Blocks = BlockCache(self._fresh, int, lock, self._settle)
+        self._code: Blocks = BlockCache(self._fresh, int, lock, self._settle)
 
     def alloc(self, nbytes: int) -> AMDBuffer:
         """Memory with undefined contents. Raises OutOfMemory, and DeviceError for a lost device."""
         self._failures.check()
         name = self._failures.name
         if nbytes > self.largest:
+            have, need = human_bytes(self.largest), human_bytes(nbytes)
             raise OutOfMemory(
-                f"{name}: the GPU has {human_bytes(self.largest)}, not {human_bytes(nbytes)}: "
-                "split the tensor, or use a narrower dtype"
+                f"{name}: the GPU has at most {have}, not {need}: split the tensor, or use a "
+                "narrower dtype"
             )
         size = round_up(size_class(nbytes), PAGE)
         return AMDBuffer(self._blocks.take(size), nbytes, self._blocks)
+
+    def alloc_code(self, nbytes: int) -> AMDBuffer:
+        """Memory for code, which counts for no tensor's. Raises OutOfMemory."""
+        self._failures.check()
+        return AMDBuffer(self._code.take(round_up(nbytes, PAGE)), nbytes, self._code)
 
     def _fresh(self, size: int) -> Block:
         with self._failures.translated(f"allocate {human_bytes(size)}"):
@@ -99,7 +106,7 @@ class AMDAllocator:
 
     def trim(self) -> int:
         """Gives the memory that waits back to the driver; how many bytes."""
-        freed = self._blocks.trim()
+        freed = self._blocks.trim() + self._code.trim()
         self._memory.collect()
         return freed
 

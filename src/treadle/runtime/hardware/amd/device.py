@@ -1,8 +1,9 @@
 """One AMD GPU as a runtime: memory, launches and copies, in the order in which they are started.
 
     device = AMDDevice("AMD", kfd, 0, make_target)
+    library = device.load(code, [Entry("k_0", grid=8, work_items=64, slots=...)])
     device.write(buffer, data)
-    device.run([Launch([phase], [buffer.argument])])
+    device.run([Launch(library.phases, [buffer.argument])])
     device.read(buffer, into)
 
 Kernels go to one queue, copies to another. Each piece of work waits for the one before it where
@@ -18,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from treadle.errors import InternalError
 from treadle.forks import fork_safe
 from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.hardware.amd.abi import AMD_SIGNAL, SIGNAL_SLOT
@@ -36,22 +38,34 @@ from treadle.runtime.hardware.amd.queues import (
     QueueMaker,
 )
 from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.hardware.codeobject import Image, link
 from treadle.runtime.hardware.host_memory import view
 from treadle.runtime.hardware.ring import Room
 from treadle.runtime.hardware.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
-    from treadle.runtime.base import Launch
+    from treadle.runtime.base import Entry, Launch
     from treadle.runtime.hardware.amd.discovery import Node
     from treadle.target import Target
 
 __all__ = ["AMDDevice"]
 
 _TIMEOUT = 60.0  # seconds without an end, after which work is taken to hang
+_EMULATED_TIMEOUT = 3600.0  # kernels are slow there, and a wait in vain takes no time
 _MOMENTS = 4096
 _ARGUMENT_BYTES = 1 << 20
 _PIECE = 4 << 20  # of a copy from or to the host
 _MOST_AT_ONCE = 1 << 30  # of a copy between GPUs
+
+
+class _Library:
+    """Loaded code. `phases` are what launches take; they hold the code's memory."""
+
+    def __init__(self, image: Image, memory: AMDBuffer, entries: Sequence[Entry]) -> None:
+        missing = [entry.symbol for entry in entries if entry.symbol not in image.kernels]
+        if missing:
+            raise InternalError(f"the code has no kernels {', '.join(missing)}")
+        self.phases = [Phase(image.kernels[entry.symbol], memory, entry) for entry in entries]
 
 
 class AMDDevice:
@@ -74,9 +88,11 @@ class AMDDevice:
         make_target: Callable[[Node], Target],
         *,
         uses_aql: bool | None = None,
-        timeout: float = _TIMEOUT,
+        timeout: float | None = None,
     ) -> None:
-        self.name, self.index, self.kfd, self.timeout = name, index, kfd, timeout
+        self.name, self.index, self.kfd = name, index, kfd
+        usual = _EMULATED_TIMEOUT if kfd.platform.is_emulated else _TIMEOUT
+        self.timeout = usual if timeout is None else timeout
         self.node = kfd.node(index, name)
         self.generation = generation_of(self.node.version)
         self.target = make_target(self.node)
@@ -148,6 +164,8 @@ class AMDDevice:
     def working(self, what: str, names: Sequence[str] = ()) -> Iterator[None]:
         """A block that gives work to the device; `names` are kernels that it may start."""
         with self._lock, self.failures.translated(what):
+            self.kfd.poll()
+            self.failures.check()
             self.failures.launched(names)
             yield
 
@@ -199,6 +217,19 @@ class AMDDevice:
             self.wait_for_all()
             self.failures.finished()
 
+    # -- code -------------------------------------------------------------------------------------
+
+    def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
+        """A relocatable object of LLVM's."""
+        return self.load_image(link(code), entries)
+
+    def load_image(self, image: Image, entries: Sequence[Entry]) -> _Library:
+        """Code that is linked already."""
+        with self.working("load a kernel"):
+            memory = self.allocator.alloc_code(len(image.data))
+            self._send(memory.argument, memoryview(image.data))
+        return _Library(image, memory, entries)
+
     # -- launches ---------------------------------------------------------------------------------
 
     def run(self, launches: Sequence[Launch]) -> None:
@@ -239,10 +270,10 @@ class AMDDevice:
 
     def give_scratch(self, phase: Phase) -> None:
         """Sees to it that a kernel has the scratch memory that it needs."""
-        kernel, scratch = phase.kernel, self.scratch
-        if not kernel.uses_scratch:
+        kernel, scratch = phase.descriptor, self.scratch
+        if not kernel.has_scratch:
             return
-        wave_bytes = scratch.wave_bytes(kernel.private_bytes, 32 if kernel.is_wave32 else 64)
+        wave_bytes = scratch.wave_bytes(kernel.private_bytes, kernel.wave)
         if not scratch.is_enough(wave_bytes):
             self.wait_for_all()
             scratch.grow(wave_bytes)
@@ -260,13 +291,17 @@ class AMDDevice:
         if not data.nbytes:
             return
         with self.working("write a buffer"):
-            data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
-            for start in range(0, data.nbytes, _PIECE):
-                piece = data[start : start + _PIECE]
-                number, block = self._free_staging()
-                view(block.address, piece.nbytes)[:] = piece
-                words = self.copies.copy(buffer.argument + start, block.address, piece.nbytes)
-                self._staging[number] = block, self.start(self.copies, words)
+            self._send(buffer.argument, data)
+
+    def _send(self, address: int, data: memoryview) -> None:
+        """Copies host bytes to the GPU."""
+        data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
+        for start in range(0, data.nbytes, _PIECE):
+            piece = data[start : start + _PIECE]
+            number, block = self._free_staging()
+            view(block.address, piece.nbytes)[:] = piece
+            words = self.copies.copy(address + start, block.address, piece.nbytes)
+            self._staging[number] = block, self.start(self.copies, words)
 
     def read(self, buffer: AMDBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, after the work that was started before."""

@@ -45,7 +45,7 @@ def opening_failed(path: str, error: OSError) -> DeviceError:
     if error.errno in (errno.ENOENT, *_GONE):
         return DeviceError(
             f"AMD: there is no {path}: the kernel driver amdgpu is not loaded, or has no GPU that "
-            "computes; sudo modprobe amdgpu"
+            "computes (EMULATE=1 emulates one); sudo modprobe amdgpu"
         )
     return DeviceError(f"AMD: {path} cannot be opened ({error.strerror}); restart the machine")
 

@@ -11,8 +11,10 @@ for all GPUs, so a fault is handed to the device that it is of (`watch`).
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable
 from typing import NamedTuple
+from weakref import WeakSet
 
 from treadle.errors import DeviceError
 from treadle.forks import fork_safe
@@ -71,9 +73,10 @@ class KFD:
         self.nodes = find_nodes(platform)
         self.interrupt: Interrupt | None = None
         self._faults: dict[int, int] = {}  # kinds of events by their numbers
-        self._watchers: dict[int, Failures] = {}
+        self._watchers: defaultdict[int, WeakSet[Failures]] = defaultdict(WeakSet)
         self._render: dict[int, int] = {}  # render nodes by GPU
         self._shared: list[Shared] = []
+        self._poll: _Wait | None = None
         self._lock = fork_safe(threading.RLock())
 
     def call(self, name: str, /, **values: Value) -> dict[str, Value]:
@@ -126,40 +129,32 @@ class KFD:
 
     def watch(self, node: Node, failures: Failures) -> None:
         """Who is told of the faults of a GPU."""
-        self._watchers[node.gpu_id] = failures
+        self._watchers[node.gpu_id].add(failures)
 
     def sleep(self, nanoseconds: int) -> None:
         """Sleeps until a GPU interrupts or fails, or for so long."""
         assert self.interrupt is not None
-        numbers = [self.interrupt.event, *self._faults]
-        blocks = bytearray(EVENT_DATA.nbytes * len(numbers))
-        each = [memoryview(blocks)[at : at + EVENT_DATA.nbytes]
-                for at in range(0, len(blocks), EVENT_DATA.nbytes)]  # fmt: skip
-        for block, number in zip(each, numbers, strict=True):
-            EVENT_DATA.put(block, event_id=number)
         milliseconds = -(-min(nanoseconds, _LONGEST_SLEEP) // 1_000_000)
-        given = self.call(
-            "wait_events",
-            events_ptr=address_of(blocks),
-            num_events=len(numbers),
-            timeout=milliseconds,
-        )
-        if given["wait_result"] == _COMPLETE:
-            for block in each:
-                self._hear(block)
+        _Wait([self.interrupt.event, *self._faults], milliseconds).run(self)
 
-    def _hear(self, block: memoryview) -> None:
+    def poll(self) -> None:
+        """Hears of the faults that there have been, and does not wait for any."""
+        with self._lock:
+            if self._poll is None:
+                self._poll = _Wait(list(self._faults), 0)
+            self._poll.run(self)
+
+    def hear(self, block: memoryview) -> None:
         """One event, which has happened if it tells anything."""
         kind = self._faults.get(EVENT_DATA.unpack(block)["event_id"])
         if kind == EventType.MEMORY:
             told = MEMORY_EXCEPTION.unpack(block)
-            watcher, why = self._watchers.get(told["gpu_id"]), told["failure"]
-            if watcher is not None:
+            why = told["failure"]
+            for watcher in self._watchers[told["gpu_id"]]:
                 watcher.memory_fault(told["va"], bool(why["read_only"]), bool(why["no_execute"]))
         elif kind == EventType.HW_EXCEPTION:
             told = HW_EXCEPTION.unpack(block)
-            watcher = self._watchers.get(told["gpu_id"])
-            if watcher is not None:
+            for watcher in self._watchers[told["gpu_id"]]:
                 watcher.hw_exception(bool(told["memory_lost"]))
 
     def node(self, index: int, name: str) -> Node:
@@ -170,3 +165,32 @@ class KFD:
         raise DeviceError(
             f"there is no {name}: the kernel driver shows {count or 'no'} GPU{'s' * (count != 1)}"
         )
+
+
+class _Wait:
+    """A call that waits for one of some events, for so many milliseconds at most."""
+
+    def __init__(self, numbers: list[int], milliseconds: int) -> None:
+        size = EVENT_DATA.nbytes
+        self._blocks = bytearray(size * len(numbers))
+        self._each = [
+            memoryview(self._blocks)[at : at + size] for at in range(0, len(self._blocks), size)
+        ]
+        for block, number in zip(self._each, numbers, strict=True):
+            EVENT_DATA.put(block, event_id=number)
+        self._request, layout = CALLS["wait_events"]
+        self._argument = layout.pack(
+            events_ptr=address_of(self._blocks), num_events=len(numbers), timeout=milliseconds
+        )
+        self._result = layout.offsets["wait_result"]
+
+    def run(self, kfd: KFD) -> None:
+        """Waits. Raises KFDError."""
+        try:
+            kfd.platform.ioctl(kfd.fd, self._request, self._argument)
+        except OSError as error:
+            raise KFDError("wait_events", error) from error
+        if self._argument[self._result] == _COMPLETE:
+            for block in self._each:
+                kfd.hear(block)
+                EVENT_DATA.put(block, data=(0, 0, 0, 0))

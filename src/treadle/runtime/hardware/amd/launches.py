@@ -1,11 +1,11 @@
 """Launches as commands: what is written once for a kernel, and where a launch changes it.
 
-    phase = Phase(kernel, entry)
+    phase = Phase(kernel, code, entry)
     phase.pack(arguments, args, variables)       # what the kernel reads
     words, place = pm4_words(pm4, generation, phase, scratch, queue)
 
 `place` is where the address of the arguments goes. Arguments are addresses first, in the order of
-the entry's slots, then 32-bit integers.
+the entry's slots, then 32-bit integers. The code's note says where each of them lies.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.errors import DeviceError
+from treadle.errors import DeviceError, InternalError
 from treadle.runtime.base import Entry
 from treadle.runtime.hardware.amd import aql
+from treadle.runtime.hardware.amd.buffers import AMDBuffer
 from treadle.runtime.hardware.amd.generations import Generation
-from treadle.runtime.hardware.amd.kernel import Kernel, Wanted
 from treadle.runtime.hardware.amd.pm4 import PM4, Register
 from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.hardware.codeobject import Descriptor, KernelCode
 from treadle.runtime.hardware.host_memory import round_up
 
 __all__ = ["KERNARG_ALIGN", "Phase", "Words", "aql_words", "pm4_words"]
@@ -42,24 +43,47 @@ class Words:
 
 @dataclass(eq=False)
 class Phase:
-    """One kernel function and what a launch of it takes."""
+    """One kernel function in a GPU's memory, and what a launch of it takes.
 
-    kernel: Kernel
+    `code` is the memory of the kernel's image. Raises DeviceError for a grid that is too large,
+    InternalError where the kernel takes other arguments than the entry gives.
+    """
+
+    kernel: KernelCode
+    code: AMDBuffer
     entry: Entry
     cached: tuple[int, Words] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         if self.entry.grid * self.entry.work_items > _MOST_WORK_ITEMS:
-            raise DeviceError(f"{self.entry.symbol}: {self.entry.grid} workgroups are too many")
+            raise DeviceError(
+                f"{self.entry.symbol}: {self.entry.grid} workgroups of {self.entry.work_items}, "
+                f"and a launch has at most {_MOST_WORK_ITEMS} work items: split the tensor"
+            )
         self._numbers = [slot.number for slot in self.entry.slots]
-        self._packer = struct.Struct(f"<{len(self._numbers)}Q{len(self.entry.variables)}i")
-        least = max(self.kernel.kernarg_bytes, self._packer.size, 1)
+        self._packer = _packer(self.kernel, "Q" * len(self._numbers), self.entry)
+        least = max(self.descriptor.kernarg_bytes, self._packer.size, 1)
         self.kernarg_bytes = round_up(least, KERNARG_ALIGN)
+
+    @property
+    def descriptor(self) -> Descriptor:
+        """What a command processor is told."""
+        return self.kernel.descriptor
+
+    @property
+    def descriptor_address(self) -> int:
+        """Where that is, for the GPU."""
+        return self.code.argument + self.kernel.at
+
+    @property
+    def program(self) -> int:
+        """The address of the first instruction."""
+        return self.code.argument + self.kernel.entry
 
     @property
     def group_bytes(self) -> int:
         """Memory that the work items of a workgroup share."""
-        return self.kernel.group_bytes + self.entry.shared
+        return self.descriptor.group_bytes + self.entry.shared
 
     def pack(self, block: memoryview, args: Sequence[int], variables: Sequence[int]) -> None:
         """Writes the arguments to where the kernel reads them."""
@@ -71,21 +95,39 @@ class Phase:
 
     def places(self, is_variable: bool, number: int) -> list[int]:
         """In which words of its arguments an argument or a variable of the launch is."""
-        if is_variable:
-            first = 2 * len(self._numbers)
-            return [first + at for at, one in enumerate(self.entry.variables) if one == number]
-        return [2 * at for at, one in enumerate(self._numbers) if one == number]
+        given = [(False, one) for one in self._numbers]
+        given += [(True, one) for one in self.entry.variables]
+        return [
+            argument.offset // 4
+            for argument, one in zip(self.kernel.arguments, given, strict=True)
+            if one == (is_variable, number)
+        ]
+
+
+def _packer(kernel: KernelCode, addresses: str, entry: Entry) -> struct.Struct:
+    """Puts a launch's addresses and integers to where the code's note says."""
+    codes, form, end = addresses + "i" * len(entry.variables), "<", 0
+    sizes = [struct.calcsize(f"<{code}") for code in codes]
+    taken = [argument.size for argument in kernel.arguments]
+    if sizes != taken:
+        raise InternalError(
+            f"kernel {kernel.name!r} takes arguments of {taken} bytes, and is given {sizes}"
+        )
+    for argument, code in zip(kernel.arguments, codes, strict=True):
+        form += f"{argument.offset - end}x{code}"
+        end = argument.offset + argument.size
+    return struct.Struct(form)
 
 
 def pm4_words(
     pm4: PM4, generation: Generation, phase: Phase, scratch: Scratch, queue: int
 ) -> Words:
     """A launch for a queue of PM4."""
-    kernel = phase.kernel
-    wave_bytes = _wave_bytes(phase, scratch)
+    kernel = phase.descriptor
+    wave_bytes = scratch.wave_bytes(kernel.private_bytes, kernel.wave)
     rsrc1 = kernel.rsrc1 | (_PRIV if generation.is_privileged else 0)
     rsrc2 = kernel.rsrc2 | -(-phase.group_bytes // _LDS_UNIT) << _LDS_SHIFT
-    code = kernel.entry >> 8
+    code = phase.program >> 8
     words = pm4.set(Register.PGM_LO, [code & 0xFFFFFFFF, code >> 32])
     words += pm4.set(Register.PGM_RSRC1, [rsrc1, rsrc2])
     words += pm4.set(pm4.rsrc3, [kernel.rsrc3])
@@ -93,7 +135,7 @@ def pm4_words(
     if generation.has_architected_scratch:
         base = scratch.base >> 8
         words += pm4.set(Register.SCRATCH_BASE_LO, [base & 0xFFFFFFFF, base >> 32])
-    user, kernarg = _user_words(kernel, scratch, queue)
+    user, kernarg = _user_words(phase.entry.symbol, kernel, scratch, queue)
     place = None
     if user:
         place = None if kernarg is None else len(words) + 2 + kernarg
@@ -106,36 +148,32 @@ def pm4_words(
     return Words(array("I", words), place)
 
 
-def _wave_bytes(phase: Phase, scratch: Scratch) -> int:
-    kernel = phase.kernel
-    return scratch.wave_bytes(kernel.private_bytes, 32 if kernel.is_wave32 else 64)
-
-
-def _user_words(kernel: Kernel, scratch: Scratch, queue: int) -> tuple[list[int], int | None]:
+def _user_words(
+    name: str, kernel: Descriptor, scratch: Scratch, queue: int
+) -> tuple[list[int], int | None]:
     """Scalar registers at the start, and which of them are the address of the arguments."""
-    if kernel.wants(Wanted.DISPATCH_PACKET):
-        raise DeviceError(f"{kernel.name} reads its dispatch packet, which PM4 does not have")
     values = {
-        Wanted.SCRATCH_DESCRIPTOR: scratch.descriptor(),
-        Wanted.QUEUE: [queue & 0xFFFFFFFF, queue >> 32],
-        Wanted.KERNARG: [0, 0],
-        Wanted.DISPATCH_ID: [0, 0],
-        Wanted.FLAT_SCRATCH: [scratch.base & 0xFFFFFFFF, scratch.base >> 32],
-        Wanted.PRIVATE_SIZE: [kernel.private_bytes],
+        "private_segment_buffer": scratch.descriptor(),
+        "queue_ptr": [queue & 0xFFFFFFFF, queue >> 32],
+        "kernarg_segment_ptr": [0, 0],
+        "dispatch_id": [0, 0],
+        "flat_scratch_init": [scratch.base & 0xFFFFFFFF, scratch.base >> 32],
+        "private_segment_size": [kernel.private_bytes],
     }
     found: list[int] = []
     kernarg = None
-    for what in Wanted.ALL:
-        if kernel.wants(what):
-            kernarg = len(found) if what == Wanted.KERNARG else kernarg
-            found += values[what]
-    return found + [0] * (kernel.user_words - len(found)), kernarg
+    for what, _ in kernel.user_sgprs:
+        if what not in values:
+            raise DeviceError(f"{name} reads its dispatch packet, which PM4 does not have")
+        kernarg = len(found) if what == "kernarg_segment_ptr" else kernarg
+        found += values[what]
+    return found + [0] * (kernel.user_sgpr_count - len(found)), kernarg
 
 
 def aql_words(phase: Phase) -> Words:
     """A launch for a queue of AQL."""
-    kernel, entry = phase.kernel, phase.entry
+    entry, private_bytes = phase.entry, phase.descriptor.private_bytes
     packet = aql.dispatch(
-        kernel.descriptor, entry.grid, entry.work_items, phase.group_bytes, kernel.private_bytes
+        phase.descriptor_address, entry.grid, entry.work_items, phase.group_bytes, private_bytes
     )
     return Words(packet, aql.KERNARG_WORD)
