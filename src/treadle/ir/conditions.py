@@ -78,7 +78,8 @@ def stays_inside(index: Node, memory: Node, conditions: Iterable[Node]) -> bool:
     if memory.op not in (Op.PARAM, Op.LOCAL):
         return False
     low, high = bounds_where(index, conditions)
-    return low >= 0 and high < size_max(memory.arg.size)
+    size = memory.arg.size
+    return low >= 0 and isinstance(size, int) and high < size
 
 
 def _multiple(terms: dict[Node, int], sums: Sum) -> int:

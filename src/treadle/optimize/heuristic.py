@@ -51,6 +51,7 @@ from .reduction_moves import SplitReduction
 from .remainders import CutOffRemainders
 from .row_pipelining import pipeline_rows
 from .row_scans import scan_rows
+from .symbolic_loops import PadLoops, TrimLoops
 from .split_concat import split_concat, split_concat_rows
 from .texels import schedule_texels
 from .transposes import transpose
@@ -87,6 +88,7 @@ def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tup
         moves = Moves(ast, target)
         moves.make(ComputeRows())
         _optimize(moves, target, parameters, keeps_rows=False)
+    moves.make(TrimLoops())
     return moves.root, moves.schedule()
 
 
@@ -120,6 +122,8 @@ def _optimize(
 ) -> None:
     before = moves.root.toposort()
     moves.make(WidenSums())
+    moves.make(PadLoops())
+    before = moves.root.toposort()
     if any(n.op is Op.RANGE and not has_fixed_size(n) for n in before):
         _make_grids(moves)
         return

@@ -1,0 +1,188 @@
+"""Loops whose size is known at launch only: of the largest size, under a mask, and cut at last.
+
+    for i < n: out[i] = x[i] * 2                                          n is at most 64
+      ->  for i < 64: if i < n: out[i] = x[i] * 2                         PadLoops, the first move
+      ->  for o < 8: for l < 8: if o * 8 + l < n: ...                     all others
+      ->  for o < (n + 7) // 8: for l < 8: if o * 8 + l < n: ...          TrimLoops, the last one
+
+All other moves need sizes that are numbers. The masks keep stores, loads and reductions to what was
+there before. A loop whose last steps neither store anything nor add to a reduction ends before
+them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ..ir.conditions import parts, without_not
+from ..ir.interval import bounds
+from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, identity, loop_size
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import End, Load, Reduce, Stage, Store, Where, bound_of, operand, operands
+from .moves import Move, Moves
+
+__all__ = ["PadLoops", "TrimLoops"]
+
+FIXED = ("unroll", "vector")  # kinds of loops whose steps are all there in every launch
+
+
+@dataclass(frozen=True)
+class PadLoops(Move):
+    """Loops of sizes that variables decide become loops of the largest size, under a mask."""
+
+    word = "pad_loops"
+
+    def apply(self, moves: Moves) -> None:
+        free = free_ranges(moves.root)
+        splits: dict[Node, Split] = {}
+        for loop in free:
+            if loop.op is Op.RANGE and not has_fixed_size(loop) and not free[bound_of(loop)]:
+                new = moves.loop(loop_size(loop), loop.arg.kind)
+                splits[loop] = Split(new, (new,), simplify(new < bound_of(loop)))
+        moves.replace_loops(splits)
+
+
+@dataclass(frozen=True)
+class TrimLoops(Move):
+    """Loops end where masks say that nothing comes of further steps, which launches decide."""
+
+    word = "trim_loops"
+
+    def apply(self, moves: Moves) -> None:
+        done: set[Node] = set()
+        while (found := _next_limit(moves.root, done)) is not None:
+            loop, limit = found
+            if loop.arg.kind != "grid":
+                new = moves.loop(limit)
+                done.add(new)
+                moves.replace_loops({loop: Split(new, (new,))})
+                continue
+            # As many workers take turns, whatever the limit is: a grid has the same size always.
+            count = -(-loop_size(loop) // 2)
+            first = moves.loop(count, "grid")
+            turn = moves.loop(simplify((limit - first + (count - 1)) // count))
+            done.update((first, turn))
+            moves.replace_loops({loop: Split(turn * count + first, (first, turn))})
+
+
+def _next_limit(root: Node, done: set[Node]) -> tuple[Node, Node] | None:
+    """An outermost loop that can end earlier, and where; None if there is none."""
+    free = free_ranges(root)
+    closers: dict[Node, list[Node]] = {}
+    for node in reversed(root.toposort()):
+        for loop in closed_ranges(node):
+            closers.setdefault(loop, []).append(node)
+    for loop, closing in closers.items():
+        is_open = loop.arg.kind in ("loop", "grid") and has_fixed_size(loop)
+        if loop in done or not is_open or loop_size(loop) < 2:
+            continue
+        limits = [_limit(node, loop, free) for node in closing]
+        if None not in limits and len(set(limits)) == 1:
+            return loop, limits[0]  # type: ignore[return-value]
+    return None
+
+
+def _limit(node: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> Node | None:
+    """Where `loop`, which ends at `node`, can end; None where every step may count."""
+    loops = closed_ranges(node)
+    around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
+    outer = frozenset().union(*(free[n] for n in around)) - frozenset(loops[loops.index(loop) :])
+    outer = frozenset(r for r in outer if r.arg.kind not in FIXED)
+    found = (_end_under(condition, loop, outer) for condition in _needed(node))
+    return next((end for end in found if end is not None), None)
+
+
+def _needed(node: Node) -> Iterator[Node]:
+    """Conditions without which a step of the loops that end at `node` changes nothing."""
+    if node.op is Op.REDUCE:
+        reduce = Reduce.of(node)
+        yield from _unless_identity(reduce.value, reduce.arg.op)
+    elif node.op is Op.STAGE:
+        yield from parts(Stage.of(node).gate)
+    elif all(effect.op is Op.STORE for effect in End.of(node).effects):
+        first, *others = (parts(Store.of(effect).gate) for effect in End.of(node).effects)
+        yield from (part for part in first if all(part in more for more in others))
+
+
+def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
+    """Conditions without which `value` leaves what it is combined with by `op` as it is."""
+    neutral = identity(op, value.dtype) if value.dtype.count == 1 else None
+    if value.op is Op.WHERE and Where.of(value).no is neutral:
+        yield from parts(Where.of(value).condition)
+        yield from _unless_identity(Where.of(value).yes, op)
+    elif value.op is Op.LOAD and Load.of(value).is_gated and Load.of(value).other is neutral:
+        yield from parts(Load.of(value).gate)
+    elif value.op is Op.MUL and op is Op.ADD:
+        for factor in operands(value):
+            yield from _unless_identity(factor, op)
+    elif value.op is Op.CAST and op is Op.ADD:
+        yield from _unless_identity(operand(value), op)
+    elif value.op is Op.REDUCE and value.arg.op is op:
+        yield from _unless_identity(operand(value), op)
+    elif value.op is Op.STAGE:
+        stage = Stage.of(value)
+        for condition in _unless_identity(stage.value, op):
+            if (there := _where_read(condition, stage)) is not None:
+                yield there
+
+
+def _where_read(condition: Node, stage: Stage) -> Node | None:
+    """A condition on what is kept, as it is where that is read; None where that is not known."""
+    difference = _difference(condition)
+    if difference is None:
+        return None
+    terms, total = linear_terms(difference)
+    total = Node.index(total)
+    for filled, read in zip(stage.filled, stage.read, strict=True):
+        places, offset = linear_terms(filled)
+        shared = next((r for r in places if r in stage.loops and r in terms), None)
+        if shared is None or terms[shared] % places[shared]:
+            continue
+        factor = terms[shared] // places[shared]
+        total = total + (read - offset) * factor
+        for place, step in places.items():
+            terms[place] = terms.get(place, 0) - factor * step
+    terms = {term: step for term, step in terms.items() if step}
+    if any(free_ranges(term)[term] & frozenset(stage.loops) for term in terms):
+        return None
+    for term, step in terms.items():
+        total = total + term * step
+    return Node.index(0) < simplify(total)
+
+
+def _difference(condition: Node) -> Node | None:
+    """What is above 0 where a comparison of index arithmetic holds."""
+    compared, is_not = without_not(condition)
+    if compared.op is not Op.CMPLT or operand(compared).dtype.kind != "index":
+        return None
+    low, high = operands(compared)
+    return low - high + 1 if is_not else high - low
+
+
+def _end_under(condition: Node, loop: Node, outer: frozenset[Node]) -> Node | None:
+    """The first step of `loop` from which on a condition on variables holds for no step.
+
+    Whatever the other loops are, but those that are `outer`.
+    """
+    difference = _difference(condition)
+    if difference is None:
+        return None
+    terms, offset = linear_terms(difference)
+    step = -terms.pop(loop, 0)
+    if step <= 0 or not any(n.op is Op.VARIABLE for n in difference.toposort()):
+        return None
+    most = Node.index(offset)
+    for term, factor in terms.items():
+        free = free_ranges(term)[term]
+        if loop in free:
+            return None
+        if free <= outer:
+            most = most + term * factor
+        else:
+            low, high = bounds(term)
+            most = most + int(factor * (high if factor > 0 else low))
+    end = (most + (step - 1)) // step
+    return simplify(end.maximum(0).minimum(loop_size(loop)))
