@@ -36,13 +36,16 @@ class PadLoops(Move):
     word = "pad_loops"
 
     def apply(self, moves: Moves) -> None:
-        free = free_ranges(moves.root)
+        root = simplify(moves.root)  # where a loop ends, its size is written as it is inside
+        free = free_ranges(root)
         splits: dict[Node, Split] = {}
         for loop in free:
             if loop.op is Op.RANGE and not has_fixed_size(loop) and not free[bound_of(loop)]:
                 new = moves.loop(loop_size(loop), loop.arg.kind)
                 splits[loop] = Split(new, (new,), simplify(new < bound_of(loop)))
-        moves.replace_loops(splits)
+        if splits:
+            moves.root = root
+            moves.replace_loops(splits)
 
 
 @dataclass(frozen=True)
