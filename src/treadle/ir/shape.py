@@ -7,7 +7,7 @@ are found here, when the node is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import ShapeError
@@ -39,7 +39,7 @@ def same_size(a: int | AnyNode, b: int | AnyNode) -> bool:
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
-def all_known(shape: Shape) -> bool:
+def all_known(shape: Sequence[Any]) -> bool:
     """Whether all sizes are numbers, and none is symbolic."""
     return all(isinstance(size, int) for size in shape)
 
