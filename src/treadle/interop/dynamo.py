@@ -35,10 +35,11 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..dtype import _from_torch_dtype
+from ..engine.bindings import binding
 from ..engine.index_checks import look
 from ..engine.jit import TinyJit
 from ..errors import TreadleError
-from ..ir.symbolic import Size
+from ..ir.symbolic import Size, bind, unbind
 from ..tensor import Tensor
 from . import aten_indexing, aten_windows
 from .aten import MEANINGS
@@ -234,7 +235,7 @@ class _Part(torch.nn.Module):
         wanted = self._wanted(dict(zip(sizes.symbols, numbers, strict=True)))
         given = self._given(bound, tensors, layouts)
         if found not in self._ranges:
-            if wanted is None or not self._fits(orders, bound, given):
+            if wanted is None or not self._fits(found, sizes, tensors, layouts):
                 self._sizes = None
                 return None
             self._ranges.append(found)
@@ -277,19 +278,35 @@ class _Part(torch.nn.Module):
         return found
 
     def _fits(
-        self, orders: _Orders, bound: dict[sympy.Symbol, Size], given: Sequence[Tensor]
-    ) -> bool:
+        self, found: _Range, sizes: Sizes, tensors: Sequence[torch.Tensor],
+        layouts: Sequence[Layout],
+    ) -> bool:  # fmt: skip
         """Whether the graph can be made with symbolic sizes; if not, the report says why."""
+        free = sizes.free(found.caps)
         try:
-            self._lazy_range(orders, *given, *bound.values())
+            self._lazy_range(
+                found.orders, *self._given(free, tensors, layouts), *free.values()
+            )
         except _Gap as gap:
             note(str(gap.operator), f"captured for each size: {gap.__cause__}")
             return False
         return True
 
     def _run_range(self, orders: _Orders, *inputs: Any) -> list[Tensor]:
-        """The graph on tensors of treadle's, and the values of its symbols behind them."""
-        return _realized(self._lazy_range(orders, *inputs))
+        """The graph on tensors of treadle's, and the values of its symbols behind them.
+
+        The first call makes the graph of those that are captured, in which sizes have no values.
+        """
+        free, values = unbind(inputs[len(orders) :])
+        tensors: list[Tensor] = [*inputs[: len(orders)]]
+        if values:
+            nodes = unbind([tensor.node for tensor in tensors])[0]
+            tensors = [Tensor._of(node, "CPU") for node in nodes]
+        with binding(values):
+            found = _realized(self._lazy_range(orders, *tensors, *free))
+        for tensor in found if values else ():
+            [tensor.node] = bind([tensor.node], values)
+        return found
 
     def _lazy_range(self, orders: _Orders, *inputs: Any) -> list[Tensor]:
         assert self._sizes is not None
@@ -417,7 +434,7 @@ def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:
     """A traced graph with each stretch that the table knows as a part of treadle's."""
     for node in graph.graph.nodes:
         is_operator = node.op == "call_function" and node.target is not operator.getitem
-        if is_operator and (why := _why_not(node)) is not None:
+        if is_operator and not _is_size(node) and (why := _why_not(node)) is not None:
             note(str(node.target), why)
     partitioner = CapabilityBasedPartitioner(graph, _Known(), allows_single_node_partition=True)
     fused = partitioner.partition_and_fuse()

@@ -88,13 +88,15 @@ class Sizes(NamedTuple):
             found.append(cap if high is None else min(cap, high))
         return tuple(found)
 
-    def bound(self, numbers: Sequence[int], caps: Sequence[int]) -> dict[sympy.Symbol, Size]:
-        """The symbols as variables up to `caps`, which have these values."""
-        rows = zip(self.symbols, self.bounds, numbers, caps, strict=True)
-        return {
-            symbol: Variable(str(symbol), min(low, number), cap).bind(number)
-            for symbol, (low, _), number, cap in rows
-        }
+    def free(self, caps: Sequence[int]) -> dict[sympy.Symbol, Node]:
+        """The symbols as variables up to `caps`."""
+        rows = zip(self.symbols, self.bounds, caps, strict=True)
+        return {symbol: Variable(str(symbol), low, cap) for symbol, (low, _), cap in rows}
+
+    def bound(self, numbers: Sequence[int], caps: Sequence[int]) -> dict[sympy.Symbol, Node]:
+        """The same with these values."""
+        free = self.free(caps).items()
+        return {symbol: n.bind(number) for (symbol, n), number in zip(free, numbers, strict=True)}
 
     def named(self, numbers: Sequence[int]) -> dict[str, int]:
         """The values by the names of the variables."""
