@@ -26,7 +26,8 @@ from .moves import Move, Moves
 
 __all__ = ["PadLoops", "TrimLoops"]
 
-FIXED = ("unroll", "vector")  # kinds of loops whose steps are all there in every launch
+# Kinds of loops whose steps run side by side, or are all there in every launch.
+FIXED = ("unroll", "vector", "local", "subgroup")
 
 
 @dataclass(frozen=True)
@@ -56,14 +57,15 @@ class TrimLoops(Move):
 
     def apply(self, moves: Moves) -> None:
         done: set[Node] = set()
-        while (found := _next_limit(moves.root, done)) is not None:
+        shares_grid = moves.target.workgroup is None
+        while (found := _Loops(moves.root, done, shares_grid).next_limit()) is not None:
             loop, limit = found
             if loop.arg.kind != "grid":
                 new = moves.loop(limit)
                 done.add(new)
                 moves.replace_loops({loop: Split(new, (new,))})
                 continue
-            # As many workers take turns, whatever the limit is: a grid has the same size always.
+            # Workers take turns: a grid has the same size in every launch.
             count = -(-loop_size(loop) // 2)
             first = moves.loop(count, "grid")
             turn = moves.loop(simplify((limit - first + (count - 1)) // count))
@@ -71,43 +73,84 @@ class TrimLoops(Move):
             moves.replace_loops({loop: Split(turn * count + first, (first, turn))})
 
 
-def _next_limit(root: Node, done: set[Node]) -> tuple[Node, Node] | None:
-    """An outermost loop that can end earlier, and where; None if there is none."""
-    free = free_ranges(root)
-    closers: dict[Node, list[Node]] = {}
-    for node in reversed(root.toposort()):
-        for loop in closed_ranges(node):
-            closers.setdefault(loop, []).append(node)
-    for loop, closing in closers.items():
-        is_open = loop.arg.kind in ("loop", "grid") and has_fixed_size(loop)
-        if loop in done or not is_open or loop_size(loop) < 2:
-            continue
-        limits = [_limit(node, loop, free) for node in closing]
-        if None not in limits and len(set(limits)) == 1:
-            return loop, limits[0]  # type: ignore[return-value]
-    return None
+class _Loops:
+    """The loops of a kernel of which those that are `done` end where they should."""
 
+    def __init__(self, root: Node, done: set[Node], shares_grid: bool) -> None:
+        self._done = done
+        self._open = ("loop", "grid") if shares_grid else ("loop",)
+        self._order = root.toposort()
+        self._free = free_ranges(root)
+        self._reads: dict[tuple[object, ...], list[Stage]] = {}
+        for node in self._order:
+            if node.op is Op.STAGE:
+                stage = Stage.of(node)
+                self._reads.setdefault((stage.filling, stage.arg), []).append(stage)
 
-def _limit(node: Node, loop: Node, free: dict[Node, frozenset[Node]]) -> Node | None:
-    """Where `loop`, which ends at `node`, can end; None where every step may count."""
-    loops = closed_ranges(node)
-    around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
-    outer = frozenset().union(*(free[n] for n in around)) - frozenset(loops[loops.index(loop) :])
-    outer = frozenset(r for r in outer if r.arg.kind not in FIXED)
-    found = (_end_under(condition, loop, outer) for condition in _needed(node))
-    return next((end for end in found if end is not None), None)
+    def next_limit(self) -> tuple[Node, Node] | None:
+        """An outermost loop that can end earlier, and where; None if there is none."""
+        closers: dict[Node, list[Node]] = {}
+        for node in reversed(self._order):
+            for loop in closed_ranges(node):
+                closers.setdefault(loop, []).append(node)
+        for loop, closing in closers.items():
+            is_open = loop.arg.kind in self._open and has_fixed_size(loop)
+            if loop in self._done or not is_open or loop_size(loop) < 2:
+                continue
+            limits = {self._limit(node, loop) for node in closing}
+            if len(limits) == 1 and (limit := limits.pop()) is not None:
+                return loop, limit
+        return None
 
+    def _limit(self, node: Node, loop: Node) -> Node | None:
+        """Where `loop`, which ends at `node`, can end; None where every step may count."""
+        loops = closed_ranges(node)
+        around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
+        outer = frozenset[Node]().union(*(self._free[n] for n in around))
+        outer = frozenset(r for r in outer - {*loops} if r.arg.kind not in FIXED)
+        outer |= frozenset(r for r in loops[: loops.index(loop)] if r.arg.kind not in FIXED)
+        found = (_end_under(condition, loop, outer) for condition in self._needed(node))
+        return next((end for end in found if end is not None), None)
 
-def _needed(node: Node) -> Iterator[Node]:
-    """Conditions without which a step of the loops that end at `node` changes nothing."""
-    if node.op is Op.REDUCE:
-        reduce = Reduce.of(node)
-        yield from _unless_identity(reduce.value, reduce.arg.op)
-    elif node.op is Op.STAGE:
-        yield from parts(Stage.of(node).gate)
-    elif all(effect.op is Op.STORE for effect in End.of(node).effects):
-        first, *others = (parts(Store.of(effect).gate) for effect in End.of(node).effects)
-        yield from (part for part in first if all(part in more for more in others))
+    def _needed(self, node: Node) -> Iterator[Node]:
+        """Conditions without which a step of the loops that end at `node` changes nothing."""
+        if node.op is Op.REDUCE:
+            reduce = Reduce.of(node)
+            yield from _unless_identity(reduce.value, reduce.arg.op)
+        elif node.op is Op.STAGE:
+            yield from parts(Stage.of(node).gate)
+            yield from self._wanted(Stage.of(node))
+        elif all(effect.op is Op.STORE for effect in End.of(node).effects):
+            first, *others = (parts(Store.of(effect).gate) for effect in End.of(node).effects)
+            yield from (part for part in first if all(part in more for more in others))
+
+    def _wanted(self, stage: Stage) -> Iterator[Node]:
+        """Conditions without which nobody reads what is kept: there it is nothing but zeros.
+
+        A tile that reaches beyond the end of a loop reads some of those.
+        """
+        for condition in _unless_identity(stage.value, Op.ADD):
+            slacks = [self._slack(condition, read) for read in self._reads[stage.filling, stage.arg]]
+            if None not in slacks:
+                difference = _difference(condition)
+                assert difference is not None  # else it had no slack
+                yield Node.index(-max(slacks)) < difference  # type: ignore[type-var]
+
+    def _slack(self, condition: Node, read: Stage) -> int | None:
+        """How far behind the end of what `condition` holds for an element may be read."""
+        there = _where_read(condition, read)
+        difference = None if there is None else _difference(there)
+        if difference is None:
+            return None
+        slack = 0
+        for term, step in linear_terms(difference)[0].items():
+            if not self._free[term] if term in self._free else not free_ranges(term)[term]:
+                continue
+            if term.op is not Op.RANGE or step > 0:
+                return None
+            if term not in self._done:
+                slack -= step * (loop_size(term) - 1)
+        return slack
 
 
 def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
