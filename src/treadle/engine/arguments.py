@@ -29,8 +29,8 @@ from .storages import Captured, claimed
 
 __all__ = [
     "Argument", "Found", "Glance", "Signature", "at_a_glance", "check_same", "described",
-    "exchanged", "is_traced", "layout_of", "like", "memories_of", "over",
-    "refreshed", "same_objects", "shares_less", "signature_of", "sizes_of", "stand_in", "told_apart",
+    "exchanged", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
+    "same_objects", "shares_less", "signature_of", "sizes_of", "stand_in", "told_apart",
     "with_arguments", "with_sizes",
 ]  # fmt: skip
 

@@ -135,9 +135,7 @@ class Straight:
         """How many addresses `run_at` takes; None where results are more than new memory."""
         return None if self._stays or not self._remembers else len(self._places)
 
-    def run_at(
-        self, capture: Capture, addresses: Sequence[int], values: Mapping[str, int]
-    ) -> None:
+    def run_at(self, capture: Capture, addresses: Sequence[int], values: Mapping[str, int]) -> None:
         """The same, from memory at these addresses into memory there: arguments, then results.
 
         `values` are those of variables. Whoever asks has their memory, and knows that the arguments

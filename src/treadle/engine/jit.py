@@ -97,7 +97,7 @@ from .storages import (
 )
 from .variables import bind_holders, sizes_with
 
-__all__ = ["TinyJit", "jit"]
+__all__ = ["NO_VALUES", "TinyJit", "jit"]
 
 NO_VALUES: Mapping[str, int] = {}
 

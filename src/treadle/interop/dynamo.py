@@ -190,7 +190,7 @@ class _Part(torch.nn.Module):
         layouts = [layout for layout in known if isinstance(layout, Layout)]
         given = [*map(taken, tensors, layouts)]
         if not self._is_symbolic and not self._direct:
-            self._direct[()] = Direct(captured, tensors, given, wanted, {})
+            self._direct[()] = Direct(captured, tensors, given, wanted)
         return _handed_over(captured(*given), wanted)
 
     def _capture(self, known: tuple[Layout | int, ...]) -> TinyJit[..., list[Tensor]] | None:
@@ -284,9 +284,7 @@ class _Part(torch.nn.Module):
         """Whether the graph can be made with symbolic sizes; if not, the report says why."""
         free = sizes.free(found.caps)
         try:
-            self._lazy_range(
-                found.orders, *self._given(free, tensors, layouts), *free.values()
-            )
+            self._lazy_range(found.orders, *self._given(free, tensors, layouts), *free.values())
         except _Gap as gap:
             note(str(gap.operator), f"captured for each size: {gap.__cause__}")
             return False
@@ -375,9 +373,7 @@ def _realized(found: Sequence[Tensor]) -> list[Tensor]:
     return results
 
 
-def _handed_over(
-    found: Sequence[Tensor], wanted: Sequence[torch.Tensor]
-) -> list[torch.Tensor]:
+def _handed_over(found: Sequence[Tensor], wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     seen = set[int]()
     return [handed_over(result, like, seen) for result, like in zip(found, wanted, strict=True)]
 

@@ -22,7 +22,7 @@ import torch
 from ..dtype import _from_torch_dtype
 from ..engine.arguments import memories_of
 from ..engine.devices import Device
-from ..engine.jit import TinyJit
+from ..engine.jit import NO_VALUES, TinyJit
 from ..engine.memory import Memory, adopt
 from ..engine.realized import is_backed, resolve
 from ..ir.shape import size_product
@@ -121,7 +121,8 @@ class Direct:
 
     def __init__(
         self, captured: TinyJit[..., list[Tensor]], tensors: Sequence[torch.Tensor],
-        given: Sequence[Tensor], wanted: Sequence[torch.Tensor], values: Mapping[str, int],
+        given: Sequence[Tensor], wanted: Sequence[torch.Tensor],
+        values: Mapping[str, int] = NO_VALUES,
     ) -> None:  # fmt: skip
         self._captured, self._values = captured, values
         self._given = [

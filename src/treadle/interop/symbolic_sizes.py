@@ -1,10 +1,10 @@
 """Sizes of PyTorch's that calls decide, as sizes of treadle's: symbols become variables of a range.
 
-    sizes = Sizes.of(placeholders)              which symbols there are, and where calls show them
-    sizes.numbers(given)                        (7, 3)              in a call
-    sizes.caps((7, 3))                          (64, 64)            up to which one capture goes
-    sizes.bound((7, 3), (64, 64))               {s0: n.bind(7), ...}
-    evaluated(2 * s0 + 1, {s0: n.bind(7)})      n.bind(7) * 2 + 1   and 15 of {s0: 7}
+sizes = Sizes.of(placeholders)              which symbols there are, and where calls show them
+sizes.numbers(given)                        (7, 3)              in a call
+sizes.caps((7, 3))                          (64, 64)            up to which one capture goes
+sizes.bound((7, 3), (64, 64))               {s0: n.bind(7), ...}
+evaluated(2 * s0 + 1, {s0: n.bind(7)})      n.bind(7) * 2 + 1   and 15 of {s0: 7}
 """
 
 from __future__ import annotations
@@ -33,8 +33,7 @@ class Unsupported(ValueError):
 
 
 class _Shown(NamedTuple):
-    """Where a call shows a symbol: an input, or the size of one of its axes, is factor * s + rest.
-    """
+    """Where a call shows a symbol s: an input, or the size of its axis, is factor * s + rest."""
 
     place: int
     axis: int | None
@@ -43,7 +42,7 @@ class _Shown(NamedTuple):
 
 
 class Sizes(NamedTuple):
-    """The symbols in the sizes of a stretch's inputs, with their bounds and where they are shown."""
+    """The symbols in the sizes of a stretch's inputs, their bounds, and where calls show them."""
 
     symbols: tuple[sympy.Symbol, ...]
     bounds: tuple[tuple[int, int | None], ...]
@@ -115,7 +114,7 @@ def _bounds(extent: torch.SymInt, symbol: sympy.Symbol) -> tuple[int, int | None
     )
 
 
-def _linear(expr: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
+def _linear(expr: Any) -> tuple[sympy.Symbol, int, int] | None:
     """(s, a, b) of a * s + b, for numbers a and b; None for anything else."""
     if len(expr.free_symbols) != 1:
         return None

@@ -15,7 +15,6 @@ from .interval import Bounds, bounds
 from .node import Node, behind_after
 from .op import Op
 from .rules.index import linear_terms, sum_terms
-from .shape import size_max
 
 __all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside", "without_not"]
 

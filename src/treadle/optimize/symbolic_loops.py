@@ -81,11 +81,6 @@ class _Loops:
         self._open = ("loop", "grid") if shares_grid else ("loop",)
         self._order = root.toposort()
         self._free = free_ranges(root)
-        self._reads: dict[tuple[object, ...], list[Stage]] = {}
-        for node in self._order:
-            if node.op is Op.STAGE:
-                stage = Stage.of(node)
-                self._reads.setdefault((stage.filling, stage.arg), []).append(stage)
 
     def next_limit(self) -> tuple[Node, Node] | None:
         """An outermost loop that can end earlier, and where; None if there is none."""
@@ -119,38 +114,9 @@ class _Loops:
             yield from _unless_identity(reduce.value, reduce.arg.op)
         elif node.op is Op.STAGE:
             yield from parts(Stage.of(node).gate)
-            yield from self._wanted(Stage.of(node))
         elif all(effect.op is Op.STORE for effect in End.of(node).effects):
             first, *others = (parts(Store.of(effect).gate) for effect in End.of(node).effects)
             yield from (part for part in first if all(part in more for more in others))
-
-    def _wanted(self, stage: Stage) -> Iterator[Node]:
-        """Conditions without which nobody reads what is kept: there it is nothing but zeros.
-
-        A tile that reaches beyond the end of a loop reads some of those.
-        """
-        for condition in _unless_identity(stage.value, Op.ADD):
-            slacks = [self._slack(condition, read) for read in self._reads[stage.filling, stage.arg]]
-            if None not in slacks:
-                difference = _difference(condition)
-                assert difference is not None  # else it had no slack
-                yield Node.index(-max(slacks)) < difference  # type: ignore[type-var]
-
-    def _slack(self, condition: Node, read: Stage) -> int | None:
-        """How far behind the end of what `condition` holds for an element may be read."""
-        there = _where_read(condition, read)
-        difference = None if there is None else _difference(there)
-        if difference is None:
-            return None
-        slack = 0
-        for term, step in linear_terms(difference)[0].items():
-            if not self._free[term] if term in self._free else not free_ranges(term)[term]:
-                continue
-            if term.op is not Op.RANGE or step > 0:
-                return None
-            if term not in self._done:
-                slack -= step * (loop_size(term) - 1)
-        return slack
 
 
 def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
@@ -164,9 +130,7 @@ def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
     elif value.op is Op.MUL and op is Op.ADD:
         for factor in operands(value):
             yield from _unless_identity(factor, op)
-    elif value.op is Op.CAST and op is Op.ADD:
-        yield from _unless_identity(operand(value), op)
-    elif value.op is Op.REDUCE and value.arg.op is op:
+    elif (value.op is Op.CAST and op is Op.ADD) or (value.op is Op.REDUCE and value.arg.op is op):
         yield from _unless_identity(operand(value), op)
     elif value.op is Op.STAGE:
         stage = Stage.of(value)
