@@ -103,8 +103,8 @@ class OfTensor:
     def pick(self, x: Any, labels: Any) -> Any:
         return (x * labels.reshape(-1, 1).one_hot(x.shape[1]).reshape(x.shape)).sum(1)
 
-    def conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
-        return x.conv2d(w, stride=stride, padding=padding)
+    def conv(self, x: Any, w: Any, stride: int, padding: int, dilation: int = 1) -> Any:
+        return x.conv2d(w, stride=stride, padding=padding, dilation=dilation)
 
     def pool(self, x: Any) -> Any:
         return x.max_pool2d(2)
@@ -227,10 +227,11 @@ class OfNumpy:
     def pick(self, x: Any, labels: Any) -> Any:
         return x[np.arange(len(labels)), labels]
 
-    def conv(self, x: Any, w: Any, stride: int, padding: int) -> Any:
+    def conv(self, x: Any, w: Any, stride: int, padding: int, dilation: int = 1) -> Any:
         x = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)))
-        windows = np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], (2, 3))
-        windows = windows[:, :, ::stride, ::stride]
+        spans = tuple(dilation * (size - 1) + 1 for size in w.shape[2:])
+        windows = np.lib.stride_tricks.sliding_window_view(x, spans, (2, 3))
+        windows = windows[:, :, ::stride, ::stride, ::dilation, ::dilation]
         return np.einsum("nchwij,ocij->nohw", windows, w, optimize=True)
 
     def pool(self, x: Any) -> Any:

@@ -398,6 +398,16 @@ def strided_convolution(rng, scale):
 
 
 @recipe
+def strided_and_dilated_convolution(rng, scale):
+    """Stride and dilation have a factor in common: its gradient is zero at most places."""
+    size, dilation = near(rng, 24), rng.choice((2, 3, 4))
+    stride = rng.choice((2, 4)) if dilation != 3 else 3
+    w = normal(rng, 16, 8, 3, 3) * 0.1
+    inputs = [normal(rng, 2, 8, size, size), w]
+    return Recipe(lambda o, x, w: o.conv(x, w, stride, dilation, dilation), inputs, 2)
+
+
+@recipe
 def pointwise_convolution(rng, scale):
     size = rng.choice((14, 28))
     w = normal(rng, 16, 32, 1, 1) * 0.1

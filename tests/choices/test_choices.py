@@ -25,7 +25,7 @@ from .scenarios import opens
 
 FULL = bool(os.environ.get("FULL_TESTS"))
 SEEDS = range(60) if FULL else range(1)
-PROCESSORS = ["CPU", "CPU:LLVM:x86-64-v2", "CL"]
+PROCESSORS = ["CPU", "CPU:LLVM:x86-64-v3", "CPU:LLVM:x86-64-v2", "CL"]
 GPUS = ["CL:0:OPENCL:gpu", "WEBGPU", "CUDA", "CUDA:PTX:sm_90a"]
 CHAINS = {"CPU": 2000 if FULL else 40, "CL": 100 if FULL else 3, "WEBGPU": 100 if FULL else 3,
           "CUDA": 60 if FULL else 1, "CPU:LLVM:x86-64-v3": 500 if FULL else 6,

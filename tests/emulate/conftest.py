@@ -8,7 +8,7 @@ import pytest
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.cuda import EmulatedDriver
 from treadle.emulate.ptx.execute import Program
-from treadle.emulate.ptx.machine import Region
+from treadle.emulate.simt.machine import Region
 from treadle.target import host_target
 
 HEAD = ".version 8.8\n.target {target}\n.address_size 64\n"

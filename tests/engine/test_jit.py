@@ -1,6 +1,7 @@
 """TinyJit: replays mean what calls mean, or raise."""
 
 import gc
+import threading
 import weakref
 
 import numpy as np
@@ -8,6 +9,8 @@ import pytest
 
 from treadle import Context, GlobalCounters, Tensor, TinyJit, Variable, nn
 from treadle.engine.arguments import Glance, at_a_glance
+from treadle.engine.memory import memory_of
+from treadle.engine.realized import resolve
 from treadle.errors import JitError
 
 
@@ -508,3 +511,29 @@ def test_gradients_that_a_step_leaves_cost_no_kernel_that_it_has_not(layer):
         return GlobalCounters.kernel_count - before
 
     assert 0 < kernels_of_a_replay(True) <= kernels_of_a_replay(False)
+
+
+def test_what_other_threads_make_meanwhile_is_not_left_by_a_captured_function():
+    """Their tensors are theirs: a replay does not count them as overwritten."""
+    theirs, made = [], threading.Event()
+
+    def make():
+        theirs.append((Tensor.arange(8, device="CPU") + len(theirs)).realize())
+        made.set()
+
+    @TinyJit
+    def doubled(x):
+        made.clear()
+        thread = threading.Thread(target=make)
+        thread.start()
+        thread.join()
+        assert made.is_set()
+        return (x * 2).realize()
+
+    for number in range(5):
+        x = Tensor([1.0, 2.0, 3.0], device="CPU") + number
+        assert doubled(x.realize()).tolist() == [2 * (n + number) for n in (1, 2, 3)]
+    for number, tensor in enumerate(theirs):
+        assert tensor.tolist() == [number + n for n in range(8)]
+        assert (tensor + 1).tolist() == [number + n + 1 for n in range(8)]
+        assert memory_of(resolve(tensor.node).arg).version == 0

@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -97,6 +98,20 @@ def test_a_worker_makes_what_this_process_would_make(jobs, patient):
         assert (description, code) == expected
 
 
+def test_long_kernels_are_begun_first_on_both_sides(jobs):
+    translator, all_jobs = jobs
+    lengths = {key: 10 * (1 + number * 7 % COUNT) for number, key in enumerate(all_jobs)}
+    made = {key: replace(all_jobs[key], text="x" * length) for key, length in lengths.items()}
+    started = workers.Workers(translator, 0)
+    begun = []
+    started.share(made, lambda key: begun.append(lengths[key]))
+    assert sorted(begun) == sorted(lengths.values())
+    half = -(-COUNT // 2)
+    assert begun[:half] == sorted(begun[:half], reverse=True)
+    assert begun[half:] == sorted(begun[half:])
+    assert {begun[0], begun[-1]} == set(sorted(begun)[-2:])
+
+
 def test_no_worker_is_left_behind(jobs, patient):
     share(jobs, patient.here, 1)
     assert all(process.poll() is not None for process in patient.processes)
@@ -162,7 +177,7 @@ def test_without_further_threads_everything_is_compiled_here(jobs, monkeypatch):
     monkeypatch.setattr(workers._Worker, "start", refused)
     keys = []
     assert share(jobs, keys.append, 2) == {}
-    assert keys == list(jobs[1])
+    assert sorted(keys) == sorted(jobs[1])
 
 
 def test_an_error_here_ends_the_workers(jobs, patient):

@@ -7,6 +7,7 @@ in treadle.
 from __future__ import annotations
 
 import operator
+import sys
 
 import pytest
 
@@ -240,3 +241,76 @@ def test_a_graph_that_breaks_goes_on_after_the_break(compiled):
     fast, x = compiled[0](function), torch.randn(4)
     for _ in range(3):
         torch.testing.assert_close(fast(x), function(x))
+
+
+SMALL, LARGE = (2, 4, 200), (1, 4, 600)  # batch, heads and rows: below and above the limit
+
+
+@pytest.mark.parametrize("rows", [SMALL, LARGE], ids=["small", "large"])
+@pytest.mark.parametrize(
+    ("heads", "keys", "options"),
+    [
+        (4, None, {}),
+        (4, None, {"is_causal": True}),
+        (4, 77, {"scale": 0.3}),
+        (2, None, {"is_causal": True, "enable_gqa": True}),
+        (1, 130, {"enable_gqa": True}),
+    ],
+)
+def test_gradients_of_attention_are_as_near_as_pytorchs(compiled, rows, heads, keys, options):
+    """Against float64, at sizes at which kernels are tiled; many weights are PyTorch's to keep."""
+    compile_function, left = compiled
+
+    def attend(*given):
+        return F.scaled_dot_product_attention(*given, **options)
+
+    fast, (batch, query_heads, length) = compile_function(attend), rows
+    shape = (batch, heads, keys or length, 32)
+    for _ in range(3):  # plain, captured, replayed
+        exact = [torch.randn(batch, query_heads, length, 32, dtype=torch.float64)]
+        exact += [torch.randn(shape, dtype=torch.float64) for _ in range(2)]
+        slope = torch.randn(batch, query_heads, length, 32, dtype=torch.float64)
+        found = []
+        for run, kind in ((fast, torch.float32), (attend, torch.float32), (attend, torch.float64)):
+            given = [t.to(kind).requires_grad_() for t in exact]
+            result = run(*given)
+            result.backward(slope.to(kind))
+            found.append([result, *(t.grad for t in given)])
+        for mine, theirs, right in zip(*found, strict=True):
+            error, allowed = ((t - right).abs().max().item() for t in (mine, theirs))
+            assert error <= 4 * max(allowed, 1e-7 * right.abs().max().item())
+    name = "_scaled_dot_product_flash_attention_for_cpu_backward"
+    assert left == ({name} if rows == LARGE and keys is None else set())
+
+
+def test_kernels_run_on_pytorchs_own_threads():
+    from treadle import Tensor
+    from treadle.engine.devices import Device
+    from treadle.interop import dynamo
+
+    if not sys.platform.startswith("linux") or not torch.backends.openmp.is_available():
+        pytest.skip("PyTorch without an OpenMP runtime on Linux")
+    assert dynamo.compile_graph is not None
+    assert Device["CPU"].runtime._pool.is_borrowing
+    x = Tensor.ones(2000, 500)
+    assert (x * 2).sum().item() == 2_000_000
+    assert Device["CPU"].runtime._pool.threads_started == 0
+
+
+def test_views_show_the_memory_that_each_call_is_given(compiled):
+    """Of inputs that begin elsewhere in their memory than the first one, and lie otherwise."""
+
+    def views(x):
+        y = x * 2
+        return y.t()[1:], y[None].expand(3, -1, -1), x.t()[:, 1:], y[1], x[2:]
+
+    fast, memory = compiled[0](views), torch.arange(60.0)
+    for first in (0, 0, 0, 7, 3):
+        x = memory[first : first + 20].view(5, 4)
+        for mine, theirs in zip(fast(x), views(x), strict=True):
+            assert torch.equal(mine, theirs)
+            assert mine.stride() == theirs.stride()
+    assert fast(x)[2].data_ptr() == views(x)[2].data_ptr()  # no copy
+    for turned in (memory[:20].view(4, 5).t(), memory[:40].view(5, 8)[:, ::2]):
+        for mine, theirs in zip(fast(turned), views(turned), strict=True):
+            assert torch.equal(mine, theirs)

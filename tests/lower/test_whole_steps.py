@@ -116,3 +116,20 @@ def test_a_condition_that_another_chooses_is_known_too():
         assert "whole_steps" in choices
     expected = np.where(places < 993, places < 995, array).sum(1)
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_quotients_of_negative_numbers_are_rounded_as_machines_do():
+    """Which places lie between others is asked of negative numbers, which count down."""
+    shapes = (1, 120, 28), (240, 1, 7)
+    given = [numbers(*shape) for shape in shapes]
+    found, exact = (
+        _gradient(*(Tensor(v.astype(kind), device=device) for v in given))
+        for kind, device in (("float32", "CPU"), ("float64", "REF"))
+    )
+    np.testing.assert_allclose(found, exact, rtol=1e-4, atol=1e-5)
+
+
+def _gradient(x, w):
+    result = x.conv2d(w, groups=120, stride=(3,), dilation=(4,), padding=(7,))
+    weights = (result * 0 + 1).cumsum(2) - result.shape[2] / 2
+    return result.gradient(x, gradient=weights)[0].numpy()

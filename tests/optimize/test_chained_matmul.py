@@ -85,6 +85,18 @@ def test_the_last_of_uneven_chunks_ends_with_the_steps():
     assert gated(1141) == gated(1140)
 
 
+def test_rows_so_long_that_a_block_has_one():
+    """A tile of one row has no loop of rows, by which a factor could be told from the other."""
+    queries, keys, width = 24, 70_000, 8
+    arrays = [numbers(1, n, width, seed=n) for n in (queries, keys, keys)]
+    out = Tensor.scaled_dot_product_attention(*on_cpu(*arrays))
+    for target in TARGETS:
+        _, log = log_of(out, target)
+        (move,) = log.of_kind(ChainedMatmul)
+        assert move.rows == 1
+    check(out, attention(*arrays))
+
+
 def test_a_mask_that_ends_rows_does_not_end_the_columns_of_wide_heads():
     """Where chunks of steps differ, no tile is made: columns were taken for steps along a row."""
     arrays = [numbers(1, 821, 128, seed=n) for n in range(3)]

@@ -52,6 +52,27 @@ def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
     assert few.rows * few.columns < many.rows * many.columns
 
 
+def of_vectors(arch: str, columns: int) -> Tile:
+    target = parse_target(arch)
+    tile = choose(Product(4096, columns, 512), vector_unit(target, dtypes.float32), target)
+    assert tile is not None
+    return tile
+
+
+@pytest.mark.parametrize("columns", [8, 24, 40, 80])
+def test_columns_that_fill_no_whole_vectors_take_halves_where_these_are_as_quick(columns):
+    tile = of_vectors("x86_64,znver4", columns)
+    assert tile.unit == (1, 8)
+    assert columns % tile.columns == 0
+    assert of_vectors("x86_64,znver5", columns).unit == (1, 16)
+
+
+@pytest.mark.parametrize("columns", [12, 16, 32, 64, 192])
+def test_whole_vectors_take_fewer_instructions(columns):
+    for arch in ("x86_64,znver4", "x86_64,znver5"):
+        assert of_vectors(arch, columns).unit == (1, 16)
+
+
 def of_work_items(workgroup, product):
     return choose(
         product, work_item_unit(workgroup, dtypes.float32), replace(SM_80, workgroup=workgroup)

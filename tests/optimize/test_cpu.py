@@ -263,6 +263,33 @@ def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size,
     assert [move.is_swapped for move in log.of_kind(TileMatmul)] == [is_swapped]
 
 
+@pytest.mark.parametrize(("channels", "size", "window"), [(32, 16, 7), (96, 19, 5), (40, 23, 3)])
+def test_depthwise_gradients_to_weights_have_lanes_of_channels_that_lie_last(
+    channels, size, window
+):
+    """What is read in each step lies side by side; results lie apart, and are stored once."""
+    x, slope = numbers(4, size, size, channels), numbers(4, size, size, channels)
+    weight = Tensor.zeros(channels, 1, window, window, device="CPU")
+
+    def gradient(x, slope):
+        image, arrived = (t.permute(0, 3, 1, 2) for t in (x, slope))
+        result = image.conv2d(weight, groups=channels, padding=window // 2)
+        return result.gradient(weight, gradient=arrived)[0]
+
+    given = [Tensor(t, device="CPU").realize() for t in (x, slope)]
+    with choices_of() as found:
+        optimized(gradient(*given))
+    assert "lane_results" in found
+    around = window // 2
+    padded = np.pad(x.astype(np.float64), [(0, 0), (around, around), (around, around), (0, 0)])
+    wanted = [
+        [(padded[:, i : i + size, j : j + size] * slope).sum((0, 1, 2)) for j in range(window)]
+        for i in range(window)
+    ]
+    found = gradient(*given).numpy()[:, 0].transpose(1, 2, 0)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+
+
 @pytest.mark.parametrize("stride", [1, 2])
 def test_convolutions_of_small_images(stride):
     x, w = numbers(2, 40, 7, 7), numbers(70, 40, 3, 3)

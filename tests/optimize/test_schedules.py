@@ -59,6 +59,9 @@ PROGRAMS = {
         256, 256, dtype=dtypes.float16),
     "large product of halves": lambda: filled(1024, 256, dtype=dtypes.bfloat16) @ filled(
         256, 1024, dtype=dtypes.bfloat16),
+    "convolution of small images": lambda: filled(8, 64, 7, 7).conv2d(
+        filled(32, 64, 5, 5), padding=2
+    ),
     "convolution": lambda: filled(2, 16, 30, 30).conv2d(filled(32, 16, 3, 3), padding=1),
     "softmax": lambda: filled(64, 128).softmax(),
     "long softmax": lambda: filled(300, 5000).log_softmax(),

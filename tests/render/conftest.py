@@ -17,7 +17,7 @@ PRINTING = [
     f"{backend.name}:{toolchain.name}"
     for backend in BACKENDS
     for toolchain in backend.toolchains
-    if backend.computes and toolchain.renderer is not None
+    if backend.is_here and backend.computes and toolchain.renderer is not None
     if backend.emulated_chip is None or "FULL_TESTS" in os.environ  # emulated GPUs are slow
 ]
 PRINTING.append(EMULATED)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from treadle.render.amdgpu import AMDGPURenderer
 from treadle.render.c import CRenderer
 from treadle.render.cuda import CUDARenderer
 from treadle.render.llvm import LLVMRenderer
@@ -18,7 +19,7 @@ from treadle.render.wgsl import WGSLRenderer
 from treadle.runtime.cl import platforms
 from treadle.runtime.webgpu import adapter
 from treadle.runtime.webgpu.structures import LIMITS
-from treadle.target import Target, nvidia_target, parse_target
+from treadle.target import Target, parse_target
 
 __all__ = ["RENDERERS"]
 
@@ -64,8 +65,8 @@ def _wgsl() -> Made:
     return target, WGSLRenderer(target, True)
 
 
-def _nvidia(renderer: Any, arch: str) -> Made:
-    target = nvidia_target(arch)
+def _gpu(renderer: Any, arch: str) -> Made:
+    target = parse_target(arch)
     return target, renderer(target, True)
 
 
@@ -78,8 +79,10 @@ RENDERERS: dict[str, Callable[[], Made]] = {
     "opencl cpu": lambda: _opencl("cpu"),
     "opencl gpu": lambda: _opencl("gpu"),
     "wgsl": _wgsl,
-    "cuda sm_80": lambda: _nvidia(CUDARenderer, "sm_80"),
-    "cuda sm_90a": lambda: _nvidia(CUDARenderer, "sm_90a"),
-    "ptx sm_80": lambda: _nvidia(PTXRenderer, "sm_80"),
-    "ptx sm_90a": lambda: _nvidia(PTXRenderer, "sm_90a"),
+    "cuda sm_80": lambda: _gpu(CUDARenderer, "sm_80"),
+    "cuda sm_90a": lambda: _gpu(CUDARenderer, "sm_90a"),
+    "ptx sm_80": lambda: _gpu(PTXRenderer, "sm_80"),
+    "ptx sm_90a": lambda: _gpu(PTXRenderer, "sm_90a"),
+    "amdgpu gfx1100": lambda: _gpu(AMDGPURenderer, "gfx1100"),
+    "amdgpu gfx942": lambda: _gpu(AMDGPURenderer, "gfx942"),
 }

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from treadle.emulate.cuda import EmulatedDriver
-from treadle.emulate.ptx.execute import TURNS
-from treadle.emulate.ptx.machine import SLICE
+from treadle.emulate.simt.execute import TURNS
+from treadle.emulate.simt.machine import SLICE
 from treadle.runtime.cuda.driver import DriverError
 
 PTX = """
@@ -33,7 +33,7 @@ def test_2_09_an_endless_kernel_is_stopped_after_seconds(threads, monkeypatch):
     address = context.alloc(64, None)
 
     def launch(turns):
-        monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", turns)
+        monkeypatch.setattr("treadle.emulate.simt.execute.TURNS", turns)
         with pytest.raises(DriverError, match="it does not end") as caught:
             context.launch(kernel, (1, 1, 1), (threads, 1, 1), 0, None, [("address", address)])
         return caught

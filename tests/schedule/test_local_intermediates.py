@@ -132,6 +132,17 @@ def test_gradients_under_masks_and_of_shared_keys_store_no_matrix_of_tokens(give
     assert largest(kernels) <= LONG * LONG  # the mask, and no scores of all heads
 
 
+def test_gradients_to_rows_that_are_looked_up_store_no_matrix_of_tokens():
+    """Two kernels keep rows of a product whose factors are elements of three tensors."""
+    table, weights = filled(40, WIDTH), filled(1, LONG, WIDTH, seed=1)
+    places = Tensor(np.arange(LONG, dtype=np.int32) * 7 % 40, device="CPU").realize()
+    rows = table[places].reshape(1, LONG, WIDTH)
+    out = (rows * 0.3).scaled_dot_product_attention(rows, rows + 1)
+    kernels = kernels_of([out, *out.gradient(table, gradient=weights)])
+    assert sum(map(kept, kernels)) > 0
+    assert largest(kernels) == LONG * WIDTH
+
+
 @pytest.mark.parametrize("wanted", ["keys", "values"])
 def test_statistics_are_not_computed_anew_for_each_row_of_a_chain(wanted):
     """The gradient to values alone took three hundred times as long as all three."""

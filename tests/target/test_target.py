@@ -57,6 +57,12 @@ def test_targets_say_whether_one_instruction_multiplies_and_adds():
     assert not parse_target("x86_64,skylake,-fma").has_fma
 
 
+def test_targets_say_whether_half_a_vector_takes_half_of_the_time():
+    halves = [a for a in ("znver4", "znver5", "skylake-avx512", "znver4,-avx512f")
+              if parse_target(f"x86_64,{a}").halves_vectors]  # fmt: skip
+    assert halves == ["znver4"]
+
+
 def test_lanes_are_counted_per_type():
     target = parse_target("x86-64-v4")
     assert [target.lanes(t) for t in (dtypes.int8, dtypes.float32, dtypes.float64)] == [64, 16, 8]

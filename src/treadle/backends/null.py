@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
+from . import amd
 from .cpu import LLVM
 from .cuda import NVRTC, PTX
 from .record import Backend, Request, Toolchain
@@ -16,11 +17,16 @@ if TYPE_CHECKING:
 __all__ = ["NULL"]
 
 
-def _alone(toolchain: Toolchain) -> Toolchain:
-    """A toolchain as it is without a device of its own."""
+def _alone(toolchain: Toolchain, name: str | None = None) -> Toolchain:
+    """A toolchain as it is without a device of its own, by another name if need be."""
     make = toolchain.compiler
     assert make is not None
-    return replace(toolchain, compiler=lambda target, _: make(target, None), spellings=())
+    return replace(
+        toolchain,
+        compiler=lambda target, _: make(target, None),
+        spellings=(),
+        name=name or toolchain.name,
+    )
 
 
 def _open(request: Request) -> Device:
@@ -42,9 +48,15 @@ def _describe(request: Request) -> str:
 
 NULL = Backend(
     "NULL",
-    "schedules and compiles for a processor or, as in `DEV=NULL:0:PTX:sm_90`, an NVIDIA GPU, and "
-    "runs nothing: for looking at kernels and for timing the compiler",
-    (_alone(LLVM), _alone(NVRTC), _alone(PTX)),
+    "schedules and compiles for a processor, an NVIDIA GPU (`DEV=NULL:0:PTX:sm_90`) or an AMD GPU "
+    "(`DEV=NULL:0:AMDGPU:gfx1100`), and runs nothing: for looking at kernels and for timing the "
+    "compiler",
+    (
+        _alone(LLVM),
+        _alone(NVRTC),
+        _alone(PTX),
+        _alone(amd.LLVM, "AMDGPU"),
+    ),
     _open,
     _describe,
     computes=False,

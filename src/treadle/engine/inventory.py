@@ -36,6 +36,7 @@ def inventory() -> list[Row]:
     found = [
         _row(backend, toolchain, interface)
         for backend in BACKENDS
+        if backend.is_here
         for toolchain in backend.toolchains
         for interface in backend.interfaces or ("",)
     ]

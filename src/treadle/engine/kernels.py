@@ -21,7 +21,7 @@ from ..ir.choices import choices_of
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..ir.text import render
 from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel

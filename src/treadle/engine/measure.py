@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 from ..config import settings
 from ..errors import InternalError
 from ..ir.node import Node
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..ir.text import parse
 from ..optimize.moves import Schedule
 from ..optimize.replay import replay

@@ -205,7 +205,7 @@ def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:
         for node in order
         if node.op is Op.BUFFER and node.arg.token in lasting
     }
-    return [root.substitute(marked) for root in roots]
+    return substitute(tuple(roots), marked)
 
 
 def _assigned(order: Sequence[Node]) -> frozenset[Token]:

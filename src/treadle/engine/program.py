@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from base64 import b85decode, b85encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
 from dataclasses import astuple, dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
@@ -55,7 +55,7 @@ class Description(TypedDict):
 
 def packed(source: str) -> str:
     """The text of a kernel, which is seldom looked at, in a tenth of the room."""
-    return b85encode(zlib.compress(source.encode(), 1)).decode()
+    return b64encode(zlib.compress(source.encode(), 1)).decode()
 
 
 @dataclass(frozen=True, eq=False)
@@ -91,7 +91,7 @@ class CompiledKernel:
     @property
     def source(self) -> str:
         """What the renderer printed."""
-        return zlib.decompress(b85decode(self.packed_source)).decode()
+        return zlib.decompress(b64decode(self.packed_source)).decode()
 
 
 @dataclass(frozen=True)

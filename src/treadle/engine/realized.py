@@ -60,7 +60,7 @@ def track(holder: Holder, number: int | None = None) -> int:
         while (new := next(_serial)) < _latest:  # one of those has tracked another just now
             pass
         if is_new:
-            reference.born = new
+            reference.born, reference.thread = new, threading.get_ident()
         reference.key = _latest = new
         _references[new] = reference
     if number is not None:
@@ -82,18 +82,19 @@ def tracked_since(number: int) -> list[Holder]:
 
 
 def born_since(number: int) -> list[Any]:
-    """The holders that are there since `number` or later."""
+    """The holders that this thread has made since `number` or later."""
     found: list[Holder] = []
+    mine = threading.get_ident()
     for ref in reversed([*_references.values()]):
         if ref.key < number:
             break
-        if ref.born >= number and (holder := ref()) is not None:
+        if ref.born >= number and ref.thread == mine and (holder := ref()) is not None:
             found.append(holder)
     return found
 
 
 def is_born_since(number: int, holder: Holder) -> bool:
-    """Whether a holder has been tracked since `number`, or later, for the first time."""
+    """Whether this thread has made a holder since `number`, or later."""
     return any(each is holder for each in born_since(number))
 
 

@@ -17,7 +17,7 @@ from ..ir.args import TensorBox
 from ..ir.choices import choices_of
 from ..ir.loops import loop_size
 from ..ir.node import Node
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..ir.text import parse
 from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes
@@ -105,7 +105,7 @@ class Translator:
     def _check_steps(self, phases: Sequence[Phase]) -> None:
         """Raises DeviceError if a loop is so long that the device's driver would end it early."""
         limit = self.target.max_steps
-        steps = max(map(most_iterations, phases), default=0)
+        steps = 0 if limit is None else max(map(most_iterations, phases), default=0)
         if limit is not None and steps > limit:
             raise DeviceError(
                 f"[realize] {self.device}: one work item would take {steps} loop steps, but the "

@@ -34,6 +34,12 @@ def how_many(jobs: int, processes: int) -> int:
     return 0 if jobs < LEAST_JOBS else min(processes, jobs // (LEAST_JOBS // 2) - 1)
 
 
+def _longest_outside(jobs: Mapping[str, Job]) -> list[str]:
+    """The keys of jobs, those of long kernels at both ends: nobody begins one last."""
+    order = sorted(jobs, key=lambda key: -len(jobs[key].text))
+    return order[::2] + order[1::2][::-1]
+
+
 @dataclass
 class _Board:
     """What is to be done: nothing is known of it until it is `given`."""
@@ -71,7 +77,7 @@ class Workers:
         """
         board = self._board
         board.jobs = jobs
-        board.pending.extend(jobs)
+        board.pending.extend(_longest_outside(jobs))
         board.given.set()
         while True:
             try:

@@ -97,8 +97,9 @@ for _name, _function in _POOLING.items():
 
 # -- attention ------------------------------------------------------------------------------------
 
-# Its gradient stays PyTorch's: in a graph of its own ours computes more anew, and was slower.
 _FLASH = aten._scaled_dot_product_flash_attention_for_cpu.default
+_MOST_WEIGHTS = 1 << 20  # as many as stay in a core's cache
+_FLASH_BACKWARD = aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 
 
 @means(_FLASH)
@@ -110,13 +111,47 @@ def _attention(
     result = q.scaled_dot_product_attention(
         k, v, is_causal=is_causal, scale=scale, enable_gqa=groups > 1
     )
-    k = k.repeat_interleave(groups, dim=-3)
-    scores = (q.float() @ k.float().mT) * (1 / math.sqrt(q.shape[-1]) if scale is None else scale)
+    scores = _scores(q, k.repeat_interleave(groups, dim=-3), scale)
     if is_causal:
-        rows, columns = scores.shape[-2:]
-        hidden = Tensor.ones((rows, columns), dtype="bool", device="CPU").triu(1)
-        scores = scores.masked_fill(hidden, -math.inf)
+        scores = scores.masked_fill(_hidden(scores), -math.inf)
     return result, scores.logsumexp(-1)
+
+
+@means(_FLASH_BACKWARD)
+def _attention_backward(
+    gradient: Tensor, q: Tensor, k: Tensor, v: Tensor, result: Tensor, logsumexp: Tensor,
+    dropout: float, is_causal: bool, *, attn_mask: Tensor | None = None,
+    scale: float | None = None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The gradients to query, keys and values, from the weights that `logsumexp` gives again."""
+    groups = q.shape[-3] // k.shape[-3]
+    keys, values = (t.repeat_interleave(groups, dim=-3).float() for t in (k, v))
+    gradient, q = gradient.float(), q.float()
+    scores = _scores(q, keys, scale)
+    weights = (scores - logsumexp.unsqueeze(-1)).exp()
+    if is_causal:
+        weights = weights.masked_fill(_hidden(scores), 0.0)
+    shift = (gradient * result).sum(-1, keepdim=True)
+    to_scores = weights * (gradient @ values.mT - shift) * _scale(q, scale)
+    to_keys, to_values = to_scores.mT @ q, weights.mT @ gradient
+    if groups > 1:
+        shape = (k.shape[-3], groups)
+        to_keys, to_values = (t.unflatten(-3, shape).sum(-3) for t in (to_keys, to_values))
+    return to_scores @ keys, to_keys, to_values
+
+
+def _scores(q: Tensor, k: Tensor, scale: float | None) -> Tensor:
+    return (q.float() @ k.float().mT) * _scale(q, scale)
+
+
+def _scale(q: Tensor, scale: float | None) -> float:
+    return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
+
+
+def _hidden(scores: Tensor) -> Tensor:
+    """Where a key is behind the query."""
+    rows, columns = scores.shape[-2:]
+    return Tensor.ones((rows, columns), dtype="bool", device="CPU").triu(1)
 
 
 def _is_plain_attention(node: torch.fx.Node) -> bool:
@@ -124,4 +159,14 @@ def _is_plain_attention(node: torch.fx.Node) -> bool:
     return not any(node.args[3:4]) and node.kwargs.get("attn_mask") is None
 
 
-ONLY_IF = {_FLASH: _is_plain_attention}
+def _is_small_gradient(node: torch.fx.Node) -> bool:
+    """The same, and of few weights, which are all in memory here and never in PyTorch."""
+    dropout = node.args[6]
+    if dropout or node.kwargs.get("attn_mask") is not None:
+        return False
+    q, k = (given.meta["val"] for given in node.args[1:3] if isinstance(given, torch.fx.Node))
+    count = math.prod((*q.shape[:-1], k.shape[-2]))
+    return isinstance(count, int) and count <= _MOST_WEIGHTS
+
+
+ONLY_IF = {_FLASH: _is_plain_attention, _FLASH_BACKWARD: _is_small_gradient}

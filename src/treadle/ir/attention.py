@@ -84,6 +84,8 @@ def unit_of(found: Attention, units: Iterable[MatrixUnit]) -> MatrixUnit | None:
         return None
     factors = (found.query, found.of_key, found.value, found.weight)
     for unit in units:
+        if unit.load is None:
+            continue  # sums of one product would be no words of the next
         sums = found.total.dtype is found.product.dtype is unit.sums
         if sums and unit.dtype.bits == 16 and all(is_narrow(n, unit.dtype) for n in factors):
             return unit

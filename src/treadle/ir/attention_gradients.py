@@ -28,7 +28,7 @@ from .attention import (
     unless,
     without_rows,
 )
-from .loops import closed_ranges, free_ranges, loop_size
+from .loops import closed_ranges, free_ranges, loop_size, ranges_of
 from .node import Node
 from .op import Op
 from .rules.index import simplify
@@ -154,6 +154,8 @@ def unit_for(found: Gradients, units: Iterable[MatrixUnit]) -> MatrixUnit | None
     if any(n % EACH or n > LONGEST for n in lengths) or min(lines) < EACH:
         return None
     for unit in units:
+        if unit.load is None:
+            continue  # sums of one product would be no words of the next
         is_wide = all(total.dtype is unit.sums for total in totals)
         fits = unit.dtype.bits == 16 and all(is_narrow(f, unit.dtype) for f in factors)
         if is_wide and fits and all(_may_round(one, unit.dtype) for one in sums):
@@ -302,10 +304,10 @@ def _shift(
         node = without_rounding(node)
         if node.op is Op.NEG:
             node, factor = node.src[0], -factor
-        elif node.op is Op.FDIV and key not in free_ranges(node.src[1])[node.src[1]]:
+        elif node.op is Op.FDIV and key not in ranges_of(node.src[1]):
             node, factor = node.src[0], factor / node.src[1]
         elif node.op is Op.MUL:
-            fixed = [s for s in node.src if key not in free_ranges(s)[s]]
+            fixed = [s for s in node.src if key not in ranges_of(s)]
             if not fixed:
                 break
             factor = factor * fixed[0]

@@ -76,7 +76,8 @@ def _fold_whole(
         return None
     if op is Op.CAST:
         return dtype.as_const(args[0])
-    if types[-1].kind == "index" or op in COMPARE or op is Op.WHERE:
+    of_bools = types[-1].is_bool and op in (Op.AND, Op.OR, Op.XOR)
+    if types[-1].kind == "index" or of_bools or op in COMPARE or op is Op.WHERE:
         return dtype.as_const(_INDEX[op](*args))
     return None
 

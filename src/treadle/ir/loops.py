@@ -15,16 +15,18 @@ from ..dtype import DType
 from .conditions import TRUE, parts, stays_inside
 from .node import Node, rebuild
 from .op import Op
+from .remembered import Table
 from .rules.index import simplify
 from .shape import size_max
 
 __all__ = [
     "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size", "identity",
-    "loop_size", "number_of", "replace_ranges", "simplify_kernel",
+    "loop_size", "number_of", "ranges_of", "replace_ranges", "simplify_kernel",
 ]  # fmt: skip
 
 Ranges = frozenset[Node]
 _NONE: Ranges = frozenset()
+_RANGES = Table[Node, Ranges]()
 
 
 def identity(op: Op, dtype: DType) -> Node:
@@ -91,6 +93,12 @@ def free_ranges(root: Node, known: dict[Node, Ranges] | None = None) -> dict[Nod
         closed = closed_ranges(node)
         free[node] = mine - frozenset(closed) if closed else mine
     return free
+
+
+def ranges_of(node: Node) -> Ranges:
+    """The RANGEs around a node that its value depends on."""
+    known = _RANGES.here()
+    return known[node] if node in known else free_ranges(node, known)[node]
 
 
 def _free_of_stage(node: Node, free: dict[Node, Ranges]) -> Ranges:

@@ -340,7 +340,8 @@ INFO: dict[Op, OpInfo] = {
         "one word for each of a few 8 x 8 matrices of 16 bits in memory: work item 8 m + i of a "
         "subgroup reads the STAGE src[0], or names in src[0][src[1]], where line i of matrix m "
         "begins, and work item 4 g + t gets elements 2 t and 2 t + 1 of line g, or of column g "
-        "if arg",
+        'if arg is True; or, if arg is "own", the words that begin there, at a multiple of their '
+        "size, for each work item its own",
     ),
     Op.MMA: OpInfo(
         -1,

@@ -130,7 +130,9 @@ def _check_halves(node: Node) -> None:
 
 
 def _check_fragment(node: Node) -> None:
-    _need(node, node.dtype in (dtypes.uint32.vec(2), dtypes.uint32.vec(4)), "is not 2 or 4 words")
+    counts = (1, 2, 4) if node.arg == "own" else (2, 4)
+    is_words = node.dtype.scalar is dtypes.uint32 and node.dtype.count in counts
+    _need(node, is_words, f"is not {' or '.join(map(str, counts))} words")
     memory = _behind_after(node.src[0])
     is_place = memory.op is Op.LOCAL and len(node.src) == 2 and _is_index(node.src[1])
     _need(node, is_place or memory.op is Op.STAGE, "names no place in shared memory")

@@ -24,8 +24,10 @@ T = TypeVar("T")
 class Reference(weakref.ref[T]):
     """What `weakref.KeyedRef` is, made without a call of Python's."""
 
-    __slots__ = ("born", "key")  # `born`: the first key of several
+    # `born`: the first key of several; `thread`: that made what is referred to.
+    __slots__ = ("born", "key", "thread")
     born: int
+    thread: int
     key: Any
 
 

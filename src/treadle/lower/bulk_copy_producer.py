@@ -26,7 +26,7 @@ from ..dtype import dtypes
 from ..errors import InternalError
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -109,7 +109,7 @@ def _read_place(stage: Node, deep: int) -> Node:
 
 def _loop_of(product: Node) -> Node:
     """The loop over slices: the only one that is no more than a loop."""
-    found = [r for r in free_ranges(product)[product] if r.arg.kind == "loop"]
+    found = [r for r in ranges_of(product) if r.arg.kind == "loop"]
     if len(found) != 1:
         raise InternalError(f"a producer feeds one loop, not {len(found)}")
     return found[0]

@@ -21,10 +21,10 @@ from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node, alu, alu_dtype
 from ..ir.op import ALU, Op
-from ..ir.rules.index import Terms, linear_terms, simplify, sum_terms
+from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_terms
 from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
@@ -36,6 +36,9 @@ from .transposed_stores import find_side, store_transposed
 __all__ = ["expand"]
 
 Where = tuple[int, ...]
+
+# What is simplified side by side: a condition's sides depend on fewer loops than all of it.
+_BY_SIDES = (Op.AND, Op.OR, Op.XOR, Op.CMPLT)
 
 
 def expand(
@@ -94,6 +97,7 @@ class _Expander:
         self.axes: dict[Node, tuple[Node, ...]] = {}
         self.scalars: dict[tuple[object, ...], Node] = {}
         self.linear: dict[Node, _Linear | None] = {}
+        self.terms: dict[Node, tuple[Terms, int]] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
         self.totals: dict[Node, list[Node]] = {}
@@ -175,14 +179,37 @@ class _Expander:
         inside = {r: n for r, n in (position | lane).items() if r in free}
         key = (node, *inside.items())
         if key not in self.scalars:
-            mapping = {r: Node.index(n) for r, n in inside.items()}
-            for part in node.toposort(lambda n: n.op is not Op.REDUCE):
-                if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
-                    mapping[part] = self._lane_load(part, position, lane)
-                elif part.op is Op.REDUCE:
-                    mapping[part] = self._lane_of(part, position, lane)
-            self.scalars[key] = simplify(node.substitute(mapping))
+            self.scalars[key] = self._scalar_of(node, inside, position, lane)
         return self.scalars[key]
+
+    def _scalar_of(
+        self,
+        node: Node,
+        inside: dict[Node, int],
+        position: dict[Node, int],
+        lane: dict[Node, int],
+    ) -> Node:
+        """The same, computed: by terms and by sides, which more positions than one have alike."""
+        if node.op is Op.ADD and node.dtype is dtypes.index:
+            terms, rest = self._terms_of(node)
+            parts = [(self._scalar(t, position, lane), c) for t, c in terms.items()]
+            return simplified_sum(parts, rest)
+        if node.op in _BY_SIDES:
+            sides = (self._scalar(side, position, lane) for side in node.src)
+            return simplify(alu(node.op, *sides))
+        mapping = {r: Node.index(n) for r, n in inside.items()}
+        for part in node.toposort(lambda n: n.op is not Op.REDUCE):
+            if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
+                mapping[part] = self._lane_load(part, position, lane)
+            elif part.op is Op.REDUCE:
+                mapping[part] = self._lane_of(part, position, lane)
+        return simplify(node.substitute(mapping))
+
+    def _terms_of(self, index: Node) -> tuple[Terms, int]:
+        """The terms of a sum, looked up once for all positions."""
+        if index not in self.terms:
+            self.terms[index] = linear_terms(index)
+        return self.terms[index]
 
     def _linear_of(self, node: Node) -> _Linear | None:
         """An index as a sum in which each RANGE that is copied is a term by itself, if it is so."""
@@ -318,7 +345,7 @@ class _Expander:
     def _gate(self, gate: Node, position: dict[Node, int], vector: Node) -> Node:
         """A condition, as a scalar if it does not depend on the lane, else as a vector."""
         scalar = self._scalar(gate, position, {})
-        if scalar.op is Op.CONST or vector not in free_ranges(scalar)[scalar]:
+        if scalar.op is Op.CONST or vector not in ranges_of(scalar):
             return scalar
         return lane_condition(scalar, vector)
 

@@ -10,9 +10,10 @@ from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, free_ranges, loop_size
+from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.remembered import once
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import operand
 
@@ -40,18 +41,20 @@ def contiguous(index: Node, vector: Node) -> Node | None:
     return found[0] if found is not None and found[1] == 1 else None
 
 
+@once
 def without_lane(index: Node, vector: Node) -> tuple[Node, int] | None:
     """(base, step) of an index that is `base` + `step` times the lane number; else None."""
     terms, rest = linear_terms(index)
     step = terms.pop(vector, 0)
     base = Node.index(rest)
     for term, coefficient in terms.items():
-        if vector in free_ranges(term)[term]:
+        if vector in ranges_of(term):
             return None
         base = base + (term if coefficient == 1 else term * coefficient)
     return simplify(base), step
 
 
+@once
 def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1) -> Node:
     """A condition on the lane number as a vector of bools.
 
@@ -59,7 +62,7 @@ def lane_condition(condition: Node, vector: Node, first: int = 0, each: int = 1)
     something, with what is the same for all lanes is one with a scalar: no wide arithmetic.
     """
     count = loop_size(vector)
-    if vector not in free_ranges(condition)[condition]:
+    if vector not in ranges_of(condition):
         return broadcast(condition, count)
     if count == 1:  # a vector of one lane is a number
         return simplify(condition.substitute({vector: Node.index(first // each)}))

@@ -26,7 +26,7 @@ from ..errors import InternalError
 from ..ir.args import LocalRef
 from ..ir.choices import take
 from ..ir.interval import bounds
-from ..ir.loops import Split, free_ranges, replace_ranges
+from ..ir.loops import Split, ranges_of, replace_ranges
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -128,7 +128,7 @@ def _loop_of(stage: Node) -> Node | None:
     inside = frozenset(slice_.loops)
     if any(r.arg.kind == "loop" for r in inside):
         raise InternalError(f"a pipeline is filled in loops: {stage!r}")
-    around = (r for r in free_ranges(part)[part] - inside if r.arg.kind == "loop")
+    around = (r for r in ranges_of(part) - inside if r.arg.kind == "loop")
     return max(around, key=lambda r: r.arg.number, default=None)
 
 

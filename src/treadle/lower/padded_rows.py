@@ -11,7 +11,7 @@ loop reads without asking.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import free_ranges, has_fixed_size, loop_size
+from ..ir.loops import has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -30,9 +30,9 @@ def with_padded_rows(root: Node) -> Node:
     for node in order:
         if node.op is Op.LOAD and node.dtype.count == 1 and (load := Load.of(node)).is_gated:
             memory, index, gate, other, dtype = load
-            step = _step(index, gate)
             is_read = memory.op is Op.PARAM and memory.arg.image is None and memory not in written
-            if is_read and step is not None and _is_zero(other):
+            step = _step(index, gate) if is_read and _is_zero(other) else None
+            if step is not None:
                 place = (memory, simplify(index - step), gate)
                 line = Node(Op.LINE, dtype, place, loop_size(step))
                 found[node] = Node(Op.LOAD, dtype, (line, step))
@@ -44,11 +44,10 @@ def with_padded_rows(root: Node) -> Node:
 def _step(index: Node, gate: Node) -> Node | None:
     """The loop along which neighbours are read, if `gate` is the same for all of them."""
     terms, _ = linear_terms(index)
-    free = free_ranges(Node.sink((index, gate)))
     for loop, coefficient in terms.items():
         is_plain = loop.op is Op.RANGE and loop.arg.kind == "loop" and has_fixed_size(loop)
         others = (gate, *(term for term in terms if term is not loop))
-        if is_plain and coefficient == 1 and not any(loop in free[other] for other in others):
+        if is_plain and coefficient == 1 and not any(loop in ranges_of(n) for n in others):
             return loop if loop_size(loop) <= MOST_ZEROS else None
     return None
 

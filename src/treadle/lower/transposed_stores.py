@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from ..dtype import DType
 from ..ir.choices import take
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -66,7 +66,7 @@ def store_transposed(
             assert base is not None  # by find_side
             if held.op is Op.CONST and not held.arg:
                 continue
-            is_one = row not in free_ranges(held)[held]
+            is_one = row not in ranges_of(held)
             mask = held if is_one else lane_condition(held, row)
             yield Store(memory, base, column, mask).node()
         first += len(block)

@@ -22,12 +22,14 @@ from ..ir.evaluate import evaluate
 from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
+from ..ir.remembered import Table
 from ..ir.views import Load, Store, bound_of, operand, operands
 from .linearize import Phase
 
 __all__ = ["with_whole_steps"]
 
 MOST_STEPS = 1 << 12  # whose masks are looked at
+_CONSTANT = Table[Node, bool]()  # whether no loop is below a node
 _PLAIN = ALU | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
 
 
@@ -79,6 +81,8 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
     alone = {loop}
     for node in body:
         if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
+            if node.op in (Op.IDIV, Op.MOD) and _is_negative(node.src, loop):
+                continue
             alone.add(node)
             if node.dtype.scalar is dtypes.bool and not _is_constant(node):
                 before = evaluate(node, {loop: np.arange(last + 1)})[:last]
@@ -87,8 +91,19 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
     return found
 
 
+def _is_negative(nodes: Sequence[Node], loop: Node) -> bool:
+    """Whether one of `nodes` is: machines round its quotients up, `evaluate` rounds them down."""
+    steps = {loop: np.arange(loop_size(loop))}
+    return any((evaluate(node, steps) < 0).any() for node in nodes)
+
+
 def _is_constant(node: Node) -> bool:
-    return all(n.op in _PLAIN and n.op is not Op.RANGE for n in node.toposort())
+    known = _CONSTANT.here()
+    for part in node.toposort(lambda n: n not in known):
+        if part not in known:
+            is_plain = part.op in _PLAIN and part.op is not Op.RANGE
+            known[part] = is_plain and all(known[source] for source in part.src)
+    return known[node]
 
 
 def _is_masked(node: Node, known: dict[Node, bool]) -> bool:

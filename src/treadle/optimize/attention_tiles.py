@@ -175,7 +175,7 @@ class Tiles:
         here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
         if (here, buffers) not in self.operands:
             work_items, whole = SUBGROUPS * self.out.width, Split(line, (line,))
-            made = staged(self.moves, here, whole, along, long, work_items, buffers)
+            made = staged(self.moves, here, whole, along, long, work_items, buffers, self.unit.load)
             self.operands[here, buffers] = made
         return self.operands[here, buffers]
 

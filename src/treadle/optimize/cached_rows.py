@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType
 from ..ir.args import StageArg
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size, replace_ranges
+from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size, ranges_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
@@ -126,12 +126,12 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
     if found is None:
         return
     row, _, size = found
-    rows = tuple(r for r in nest.loops if r in free_ranges(row)[row])
+    rows = tuple(r for r in nest.loops if r in ranges_of(row))
     rest = [r for r in nest.loops if r not in rows]
     reads = loop_size(*rest)
     if size < MIN_ROW or size * load.dtype.itemsize > target.l2 // 4 or reads * MOST_SKIPPED < size:
         return
-    if not rows or not rest or free_ranges(load)[load] != frozenset(nest.loops):
+    if not rows or not rest or ranges_of(load) != frozenset(nest.loops):
         return
     reorder(moves, nest, (*rows, *rest))
     loads = [n for n in moves.root.toposort() if n.op is Op.LOAD]

@@ -23,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.attention import is_kept, is_of_product, without_rows
-from ..ir.loops import TRUE, free_ranges, loop_size
+from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce, Stage, operands
@@ -127,7 +127,7 @@ def _without_factors(nest: Nest) -> dict[Node, Node]:
         if quotient.value.op not in (Op.FDIV, Op.MUL) or quotient.gate is not TRUE:
             continue
         row, by = operands(quotient.value)
-        varies = not free_ranges(by)[by].isdisjoint(quotient.loops)
+        varies = not ranges_of(by).isdisjoint(quotient.loops)
         if is_kept(row) and Stage.of(row).read == quotient.filled and not varies:
             kept = Stage.of(row)._replace(read=quotient.read).node()
             total = Reduce.of(reduce)._replace(value=kept * y).node()
@@ -162,7 +162,7 @@ def _recognise(nest: Nest) -> Chain | None:
 
 def _fits(index: Node, columns: tuple[Node, ...]) -> bool:
     """Whether a store has the last of `columns` as lanes, or none of them."""
-    free = free_ranges(index)[index]
+    free = ranges_of(index)
     return stride(index, columns[-1]) == 1 or not free & frozenset(columns)
 
 

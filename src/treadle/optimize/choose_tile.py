@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
 from .records import Record
 
-__all__ = ["Product", "Tile", "choose", "tiles_near", "workgroups_at_a_time"]
+__all__ = ["Product", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a_time"]
 
 Pair = tuple[int, int]  # along rows and along columns
 WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
@@ -182,7 +182,7 @@ def _busy(target: Target) -> int:
     return 1 if target.workgroup is None else target.workgroup.busy
 
 
-def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
+def loads_of(product: Product, tile: Tile, speed: float, target: Target) -> float:
     """How many instructions a product takes for each multiply-add, with padding."""
     rows, vectors = tile.each
     wide, passing = vectors * product.beside, 1 if target.has_fma else 2
@@ -194,12 +194,12 @@ def _loads(product: Product, tile: Tile, speed: float, target: Target) -> float:
     computed = tile.count(product) * tile.rows * tile.columns
     waste = computed / (product.batch * product.rows * product.columns)
     # Each step loads `wide` registers and `rows` scalars for rows * wide FMAs. Panels of several
-    # products are larger than the first-level cache.
-    loads = (wide * min(product.beside, 2) + rows) / (rows * wide)
+    # products are larger than the first-level cache. A scalar takes as long for half a vector.
+    loads = (wide * min(product.beside, 2) + rows / speed) / (rows * wide)
     idle = max(1.0, 8 / (rows * wide))
     return round(waste * idle * (1 + loads), 9)
 
 
 _COSTS: dict[str, Callable[[Product, Tile, float, Target], float]] = {
-    "workgroups": _missing, "time": _time, "loads": _loads,
+    "workgroups": _missing, "time": _time, "loads": loads_of,
 }  # fmt: skip

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
 from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, loop_size, ranges_of
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import After, Reduce
@@ -55,14 +55,14 @@ def is_down_columns(nest: Nest, reduce: Node) -> bool:
 def _column_of(nest: Nest, reduce: Node) -> Node | None:
     """The loop of the results that goes along the rows."""
     value, loops, _ = Reduce.of(reduce)
-    if len(loops) != 1 or free_ranges(reduce)[reduce] != frozenset(nest.loops):
+    if len(loops) != 1 or ranges_of(reduce) != frozenset(nest.loops):
         return None
     (down,), reads = loops, reads_of(value)
     inner = value.toposort(lambda n: n.op is not Op.STAGE)
-    if any(n.op is Op.REDUCE and down in free_ranges(n)[n] and not is_unrolled(n) for n in inner):
+    if any(n.op is Op.REDUCE and down in ranges_of(n) and not is_unrolled(n) for n in inner):
         return None
     each = frozenset((*nest.loops, down))
-    if any(stride(i, down) and not each <= free_ranges(i)[i] for i in reads):
+    if any(stride(i, down) and not each <= ranges_of(i) for i in reads):
         return None  # a factor of a product, read for several results
     for column in nest.loops:
         steps = [(stride(index, column), stride(index, down)) for index in reads]
@@ -86,7 +86,7 @@ def is_unrolled(reduce: Node) -> bool:
 def _rows_of_step(reduce: Node) -> int:
     """How many rows a step of `reduce` reads already."""
     value, (loop, *_), _ = Reduce.of(reduce)
-    inner = [n for n in value.toposort() if n.op is Op.REDUCE and loop in free_ranges(n)[n]]
+    inner = [n for n in value.toposort() if n.op is Op.REDUCE and loop in ranges_of(n)]
     return max((loop_size(*closed_ranges(n)) for n in inner), default=1)
 
 

@@ -7,8 +7,9 @@ A slice of a factor has some lines (rows of x, columns of y) and some steps of k
     [k][line], lines padded            likewise for four bytes, of which single ones are read
 
 so that pieces of 16 bytes stay together, and are copied by one instruction each. Elements of one
-byte are always in lines along k. The first two are swizzled: what a subgroup copies or reads at a
-time is in different banks everywhere.
+byte are always in lines along k, and those of two where no instruction turns them: then work items
+read their words themselves, up to four at a time. The first two are swizzled: what a subgroup
+copies or reads at a time is in different banks everywhere.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..target import LDMATRIX, LINE_PADDING, Fragment
+from ..target import LINE_PADDING, Fragment, MatrixLoad
 from .k_tiling import fill_of, filled_at, is_contiguous, lines_of, pieces
 from .moves import Moves
 from .unit_loops import place_in
@@ -43,6 +44,7 @@ class FragmentOperand:
 
     stage: Node
     arrangement: Arrangement
+    load: MatrixLoad | None
     is_swapped: bool = False
 
     def swapped(self) -> FragmentOperand:
@@ -70,12 +72,21 @@ class FragmentOperand:
 
         if self.arrangement == "columns":
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
-        assert LDMATRIX.gives(held)
+        if self.load is None:
+            run = _neighbours(held)
+
+            def own_words(number: Node) -> Node:
+                start = read(place_in(held, lane, simplify(number // run * run)))
+                words = Node(Op.FRAGMENT, dtypes.uint32.vec(run), (start,), "own")
+                own = simplify(number % run)
+                return words if run == 1 else Node(Op.EXTRACT, dtypes.uint32, (words, own))
+
+            return own_words
+        assert self.load.gives(held)
         work_item = number_of(lane[::-1])
-        named = simplify(
-            work_item // LDMATRIX.lines
-        )  # the matrix of which this work item names a line
-        own = simplify(work_item % LDMATRIX.lines)  # and which line
+        # The matrix of which this work item names a line, and which line.
+        named = simplify(work_item // self.load.lines)
+        own = simplify(work_item % self.load.lines)
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
         turned = (self.arrangement == "panels") != self.is_swapped
         start = read(first, deeper=own) if turned else read(first, own)
@@ -104,12 +115,19 @@ def _place(
 
 
 def staged(
-    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, work_items: int, buffers: int
+    moves: Moves,
+    factor: Node,
+    line: Split,
+    inner: Node,
+    depth: int,
+    work_items: int,
+    buffers: int,
+    load: MatrixLoad | None,
 ) -> FragmentOperand:
     """`factor` for one slice of `depth` steps and one tile of lines, in so many buffers.
 
     Each of `work_items` copies whole pieces along what is contiguous in memory: k, or neighbouring
-    lines.
+    lines. Words are read by `load`, if there is one.
     """
     lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
     each = PIECE // width
@@ -120,7 +138,7 @@ def staged(
         deep, place = mine.along(depth)
         place = place % lines
     else:
-        arrangement, sizes = _across(lines, depth, width)
+        arrangement, sizes = _across(lines, depth, width, load is not None)
         place, deep = mine.along(lines)
         deep = deep % depth
     filled = filled_at(factor, line, inner, place, deep)
@@ -128,12 +146,22 @@ def staged(
     swizzle = 0 if arrangement == "columns" else sizes[-1] * width
     arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
     src = (filled, mine.gate, *index, *(Node.index(0) for _ in sizes), *mine.loops)
-    return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement)
+    return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement, load)
 
 
-def _across(lines: int, depth: int, width: int) -> tuple[Arrangement, tuple[int, ...]]:
-    """How a slice lies that is contiguous in memory along lines, if at all."""
-    if width == 1:
+def _neighbours(held: Fragment) -> int:
+    """How many neighbouring words of a line a work item holds, of those that are read at once."""
+    first = held.elements[0] if held.elements else None
+    is_along = first is not None and first.axis == 1 and first.step == 1
+    return min(first.extent, PIECE // WORD) if first is not None and is_along else 1
+
+
+def _across(lines: int, depth: int, width: int, turns: bool) -> tuple[Arrangement, tuple[int, ...]]:
+    """How a slice lies that is contiguous in memory along lines, if at all.
+
+    `turns`: an instruction transposes elements of two bytes as it reads them.
+    """
+    if width == 1 or (width == 2 and not turns):
         return "lines", (lines, depth)
     if width > 2:
         return "columns", (depth, lines + LINE_PADDING // width)

@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterator
 
 from ..ir.choices import choices_of, take
-from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
+from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
@@ -198,8 +198,8 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
-            free, loops = free_ranges(nest.node), frozenset(nest.loops)
-            yield from ((nest, reduce) for reduce in nest.reduces() if free[reduce] == loops)
+            loops = frozenset(nest.loops)
+            yield from ((nest, one) for one in nest.reduces() if ranges_of(one) == loops)
 
 
 def _is_alone(nest: Nest, reduce: Node) -> bool:
@@ -211,7 +211,7 @@ def _split(
     moves: Moves, nest: Nest, reduce: Node, target: Target, parameters: Parameters
 ) -> Node | None:
     """Cut `reduce` if it is long enough; the loop that combines the chunks, if there are any."""
-    results = loop_size(*free_ranges(reduce)[reduce])
+    results = loop_size(*ranges_of(reduce))
     loop = max(closed_ranges(reduce), key=loop_size)
     items = results if target.workgroup is not None else _shares(nest, results, target)
     if items < FEW_ITEMS:
@@ -378,11 +378,10 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     score = contiguity(nest, best)
-    free = free_ranges(nest.node)
     rivals = [
         contiguity(nest, r)
         for reduce in nest.reduces()
-        if best in free[reduce]
+        if best in ranges_of(reduce)
         for r in closed_ranges(reduce)
         if r.arg.kind == "loop" and loop_size(r) >= 8
     ]
@@ -473,7 +472,7 @@ def _vector_tile(
 ) -> Split:
     size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = _is_sequential(nest) or any(vector in free_ranges(n)[n] for n in nest.reduces())
+    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces())
     most = parameters.column_copies if column else parameters.copies
     if column and (
         _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS

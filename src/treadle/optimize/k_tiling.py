@@ -14,7 +14,7 @@ from typing import ClassVar, Literal, NamedTuple, Self
 
 from ..ir.args import RangeKind
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, digits_of, free_ranges, loop_size
+from ..ir.loops import TRUE, Split, digits_of, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -137,7 +137,7 @@ def tile_product(
     factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
     x, y = factors
-    if not free_ranges(x)[x] & frozenset(row.ranges):
+    if not ranges_of(x) & frozenset(row.ranges):
         x, y = y, x
     return TiledProduct(reduce, x, y, row, column, inner, outer, batch, loops)
 

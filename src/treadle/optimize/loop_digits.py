@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, has_fixed_size, loop_size
+from ..ir.loops import TRUE, Split, closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -122,6 +122,6 @@ def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
         if step_out != step_in * size:
             return False
         for term in terms:
-            if free_ranges(term)[term] & {outer, inner}:
+            if ranges_of(term) & {outer, inner}:
                 return False
     return True

@@ -17,7 +17,7 @@ from ..dtype import DType
 from ..ir.conditions import without_not
 from ..ir.fold import fold_scalar
 from ..ir.interval import bounds
-from ..ir.loops import Split, free_ranges, loop_size
+from ..ir.loops import Split, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -70,7 +70,7 @@ class Limits:
             found = []
             for place in places:
                 step = stride(place, row)
-                if step is None or not free_ranges(place)[place] <= around:
+                if step is None or not ranges_of(place) <= around:
                     return None
                 last = (step > 0) == at_end
                 found.append(place.substitute({row: first + (rows - 1 if last else 0)}))
@@ -154,7 +154,7 @@ class _Tails:
         terms, rest = linear_terms(simplify(high - low))
         step = terms.pop(loop, 0)
         others = sum_terms(terms, rest)
-        if abs(step) != 1 or loop in free_ranges(others)[others]:
+        if abs(step) != 1 or loop in ranges_of(others):
             return None
         self.places[simplify(others if step < 0 else 1 - others)] = None
         return (step > 0) == self.at_end

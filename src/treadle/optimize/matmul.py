@@ -56,7 +56,7 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters
     if product.work < MIN_WORK or product.rows < 2 or product.columns < 4:
         return False
     problem = _with_contiguous_steps(moves, problem)
-    tile, is_swapped = best_tiling(moves, nest, problem, parameters)
+    tile, is_swapped, is_uniform = best_tiling(moves, nest, problem, parameters)
     limit = max(256, parameters.panel_bytes // (tile.columns * problem.reduce.dtype.itemsize))
     if product.steps > limit:
         shown = problem.swapped() if is_swapped else problem
@@ -64,7 +64,8 @@ def tile_matmul(moves: Moves, nest: Nest, target: Target, parameters: Parameters
             return True
     problem = problem.swapped() if is_swapped else problem
     number, rows_are = moves.number_of(moves.now(nest)), _rows(moves, problem, tile)
-    moves.make(TileMatmul(number, tile, is_swapped, rows_are, _columns(moves, problem, tile)))
+    columns_are = _columns(moves, problem, tile, is_uniform)
+    moves.make(TileMatmul(number, tile, is_swapped, rows_are, columns_are, is_uniform))
     return True
 
 
@@ -82,9 +83,10 @@ def _rows(moves: Moves, problem: MatmulProblem, tile: Tile) -> Rows:
     return "in place" if is_read else "packed"
 
 
-def _columns(moves: Moves, problem: MatmulProblem, tile: Tile) -> Columns:
+def _columns(moves: Moves, problem: MatmulProblem, tile: Tile, is_uniform: bool) -> Columns:
     """Who packs panels of columns: for each worker what takes no longer than to pack it once."""
     problem = with_windows(moves, problem)
+    problem = (problem.with_uniform_padding() if is_uniform else None) or problem
     is_slow = is_scattered(problem.y, problem.columns, _packing_order(problem))
     is_shared = lasts(problem.y) or (parts_of_panels(problem, tile) > 1 and is_slow)
     return "all workers" if is_shared else "each worker"
@@ -102,7 +104,8 @@ class TileMatmul(Move):
     """A matmul-like nest is computed in register tiles, its rows and columns maybe exchanged.
 
     Rows are packed, or read where they are, or from an image or a copy of it, of which they are
-    windows. Panels of columns are packed by each worker, or once for all. Then it is scheduled.
+    windows. Panels of columns are packed by each worker, or once for all. The rows of a tile have
+    the same padding where it `is_uniform`. Then it is scheduled.
     """
 
     word = "matmul_tile"
@@ -112,12 +115,14 @@ class TileMatmul(Move):
     is_swapped: bool = False
     rows: Rows = "packed"
     columns: Columns = "each worker"
+    is_uniform: bool = False
 
     @property
     def choices(self) -> tuple[str, ...]:
         found = [self.word]
         found += ["swapped_matmul"] * self.is_swapped
         found += {"packed": ["packed_rows"], "image": ["window_image"]}.get(self.rows, [])
+        found += ["uniform_padding"] * self.is_uniform
         is_shared = self.columns == "all workers"
         return (*found, "packed_columns_for_all" if is_shared else "packed_columns")
 
@@ -138,6 +143,10 @@ class TileMatmul(Move):
             problem = with_windows(moves, problem)
             if problem.windows is None:
                 raise ValueError(f"{self}: the rows are no windows")
+        if self.is_uniform:
+            problem = problem.with_uniform_padding()
+            if problem is None:
+                raise ValueError(f"{self}: all rows are places of windows")
         _apply(moves, problem, self)
 
 
@@ -220,7 +229,7 @@ def _with_image(
     """The problem with its rows read from the image, or from one copy of it."""
     x, tile = problem.x, move.tile
     if move.rows == "image":
-        x = keep_image(moves, windows, problem.rows, tile.rows - 1, tile.unit[1])
+        x = keep_image(moves, windows, problem.rows_of_tiles, tile.rows - 1, tile.unit[1])
     old = problem.reduce
     reduce = Node(Op.REDUCE, old.dtype, (x * problem.y, *windows.steps), old.arg)
     moves.root = moves.root.substitute({old: reduce})

@@ -9,18 +9,21 @@ Decided by counting vector instructions: products, loads, and what packing takes
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..dtype import DType
-from ..ir.loops import free_ranges, loop_size
+from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load
 from ..target import Target, vector_unit
-from .choose_tile import Product, Tile, choose
+from .choose_tile import Product, Tile, choose, loads_of
 from .matmul_problem import MatmulProblem, lasts
+from .matmul_tiling import loops_of_rows
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
+from .skip_padding import steps_left
 from .windows import Windows, find_windows
 
 __all__ = [
@@ -35,24 +38,55 @@ TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and
 MIN_RUN = 32  # steps along which a row is read in place
 
 
-def best_tiling(
-    moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters
-) -> tuple[Tile, bool]:
+class Choice(NamedTuple):
+    """A tile, for rows and columns as they are or `is_swapped`, and whether rows are `uniform`."""
+
+    tile: Tile
+    is_swapped: bool = False
+    is_uniform: bool = False
+
+
+def best_tiling(moves: Moves, nest: Nest, problem: MatmulProblem, parameters: Parameters) -> Choice:
     """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
-    tile = _tile_for(problem, moves.target, parameters)
+    target = moves.target
     swapped = with_windows(moves, problem.swapped())
     problem = with_windows(moves, problem)
+    cost, tile, is_uniform = _best_rows(problem, target, parameters)
+    here = Choice(tile, False, is_uniform)
     if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
-        return tile, False
-    other = _tile_for(swapped, moves.target, parameters)
+        return here
+    other_cost, tile, is_uniform = _best_rows(swapped, target, parameters)
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
     # they are turned in registers. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    is_swapped = _cost(swapped, other) + apart < most * _cost(problem, tile)
-    return (other, True) if is_swapped else (tile, False)
+    return Choice(tile, True, is_uniform) if other_cost + apart < most * cost else here
+
+
+def _best_rows(
+    problem: MatmulProblem, target: Target, parameters: Parameters
+) -> tuple[float, Tile, bool]:
+    """(the cost of a problem, its tile, whether all rows of a tile have the same padding)."""
+    tile, uniform = _tile_for(problem, target, parameters), problem.with_uniform_padding()
+    if uniform is not None:
+        other = _tile_for(uniform, target, parameters)
+        if _work(uniform, other, target) < CLEARLY_LESS * _work(problem, tile, target):
+            return _cost(uniform, other, target), other, True
+    return _cost(problem, tile, target), tile, False
+
+
+def _work(problem: MatmulProblem, tile: Tile, target: Target) -> float:
+    """How many instructions each multiply-add takes, where those of padding may be left out."""
+    speed = 0.5 if _is_half(problem, tile, target) else 1.0
+    return loads_of(problem.product, tile, speed, target) * _steps_left(problem, tile)
+
+
+def _is_half(problem: MatmulProblem, tile: Tile, target: Target) -> bool:
+    """Whether the vectors of a tile are halves, which take half of the time."""
+    nbytes = tile.unit[1] * problem.reduce.dtype.itemsize
+    return target.halves_vectors and nbytes < target.vector_bytes
 
 
 def _packed(problem: MatmulProblem) -> int:
@@ -93,11 +127,11 @@ def tile_of_vectors(
     return tile
 
 
-def _cost(problem: MatmulProblem, tile: Tile) -> float:
+def _cost(problem: MatmulProblem, tile: Tile, target: Target) -> float:
     """About how many vector instructions each step takes, packing included."""
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     vectors = -(-columns // tile.columns) * tile.each[1]
-    row_tiles = -(-rows // tile.rows)
+    row_tiles = loop_size(*problem.around) * -(-loop_size(*problem.rows_of_tiles) // tile.rows)
     products = row_tiles * tile.rows * vectors
     loads = row_tiles * vectors / tile.each[1] * (tile.rows + tile.each[1])
     packing = 0.0
@@ -109,14 +143,24 @@ def _cost(problem: MatmulProblem, tile: Tile) -> float:
         packing += _copying(problem, problem.windows, tile)
     elif not is_free:
         packing += rows / tile.unit[1] * _packing(problem.x, problem.rows, problem.steps, tile)
-    return max(products, loads) + packing
+    multiplied = max(products, loads) * _steps_left(problem, tile)
+    return (multiplied + packing) * (0.5 if _is_half(problem, tile, target) else 1)
+
+
+def _steps_left(problem: MatmulProblem, tile: Tile) -> float:
+    """The share of steps that tiles do not go without, since they meet some pixel."""
+    if problem.windows is None or problem.windows.is_in_place:
+        return 1.0
+    around, rows = loops_of_rows(problem, tile)
+    is_narrow = tile.rows <= loop_size(*rows[1:])
+    return steps_left(problem.windows, (*around, *rows[:1]) if is_narrow else around)
 
 
 def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:
     """About how many instructions each step takes for the copy of an image, turned in squares."""
     if windows.is_in_place:
         return 0.0
-    loops = free_ranges(windows.image)[windows.image].difference(problem.batch)
+    loops = ranges_of(windows.image).difference(problem.batch)
     return 2 * PACK * loop_size(*loops) / tile.unit[1] / loop_size(*problem.steps)
 
 

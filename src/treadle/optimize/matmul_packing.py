@@ -7,7 +7,7 @@ pack_rows(...)       [tile][step][row of the tile], once for all
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size, number_of
+from ..ir.loops import Split, loop_size, number_of, ranges_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..target import Target
@@ -31,7 +31,7 @@ def flat_position(steps: tuple[Node, ...]) -> Node:
 def panel_numbers(y: Node, steps: tuple[Node, ...], columns: Split) -> tuple[Node, ...]:
     """The loops that number the panels of y."""
     inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "grid")}
-    return tuple(sorted(free_ranges(y)[y] - inside, key=lambda r: r.arg.number))
+    return tuple(sorted(ranges_of(y) - inside, key=lambda r: r.arg.number))
 
 
 def pack_columns(
@@ -71,7 +71,7 @@ def pack_rows(
     target: Target,
 ) -> Node:
     """All of x, [batch..][tile][step][row of the tile], in memory that workers share."""
-    free = free_ranges(x)[x]
+    free = ranges_of(x)
     inner = tuple(r for r in rows.ranges if r.arg.kind == "unroll")
     batch = tuple(sorted(free - frozenset((*steps, *rows.ranges)), key=lambda r: r.arg.number))
     around = (*batch, *(r for r in rows.ranges if r.arg.kind != "unroll"))

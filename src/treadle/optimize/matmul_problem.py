@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
@@ -33,6 +33,7 @@ class MatmulProblem:
     rows: tuple[Node, ...]
     columns: tuple[Node, ...]
     windows: Windows | None = None
+    around: tuple[Node, ...] = ()  # rows that differ from tile to tile alone
 
     @property
     def steps(self) -> tuple[Node, ...]:
@@ -40,13 +41,29 @@ class MatmulProblem:
 
     @property
     def product(self) -> Product:
-        """Its sizes."""
-        loops = (self.rows, self.columns, self.steps, self.batch)
+        """Its sizes; rows around tiles count as products of their own."""
+        loops = (self.rows_of_tiles, self.columns, self.steps, (*self.batch, *self.around))
         return Product(*(loop_size(*each) for each in loops))
+
+    @property
+    def rows_of_tiles(self) -> tuple[Node, ...]:
+        """The rows that are cut into tiles."""
+        return tuple(r for r in self.rows if r not in self.around)
 
     def swapped(self) -> MatmulProblem:
         """The same with rows as columns."""
         return replace(self, x=self.y, y=self.x, rows=self.columns, columns=self.rows)
+
+    def with_uniform_padding(self) -> MatmulProblem | None:
+        """The same with tiles of rows that windows do not move along, if there are such.
+
+        Not where an image is read in place: padding is a row of zeros there.
+        """
+        if self.windows is None or self.windows.is_in_place:
+            return None
+        paired = {pair.row for pair in self.windows.pairs}
+        around = tuple(r for r in self.rows if r in paired)
+        return replace(self, around=around) if len(around) < len(self.rows) else None
 
 
 def recognise(nest: Nest) -> MatmulProblem | None:
@@ -114,4 +131,4 @@ def lasts(factor: Node) -> bool:
 
 
 def uses(node: Node, loops: tuple[Node, ...]) -> bool:
-    return bool(free_ranges(node)[node] & frozenset(loops))
+    return bool(ranges_of(node) & frozenset(loops))

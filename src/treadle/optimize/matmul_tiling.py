@@ -15,7 +15,7 @@ from .choose_tile import Tile
 from .matmul_problem import MatmulProblem
 from .moves import Moves
 
-__all__ = ["LoopTiling", "in_panel", "parts_of_panels", "tile_loops"]
+__all__ = ["LoopTiling", "in_panel", "loops_of_rows", "parts_of_panels", "tile_loops"]
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
@@ -37,7 +37,7 @@ class LoopTiling:
 
 def parts_of_panels(problem: MatmulProblem, tile: Tile) -> int:
     """How many items of the grid multiply by the same panel."""
-    images, rows = _loops_of_rows(problem, tile)
+    images, rows = loops_of_rows(problem, tile)
     outer_columns, columns = _panel_loops(problem.columns, tile)
     row_tiles = -(-loop_size(*rows) // tile.rows)
     panels = -(-loop_size(*columns) // tile.columns)
@@ -45,14 +45,16 @@ def parts_of_panels(problem: MatmulProblem, tile: Tile) -> int:
     return min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
 
 
-def _loops_of_rows(problem: MatmulProblem, tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def loops_of_rows(problem: MatmulProblem, tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
     """(loops outside, loops whose steps are cut into tiles)."""
+    if problem.around:
+        return problem.around, problem.rows_of_tiles
     return ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
 
 
 def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
-    images, rows = _loops_of_rows(problem, tile)
+    images, rows = loops_of_rows(problem, tile)
     outer_columns, columns = _panel_loops(problem.columns, tile)
     parts = parts_of_panels(problem, tile)
 

@@ -54,7 +54,9 @@ class TileForUnits(TileForWorkgroups):
     def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
         _, _, out = unit.held
         whole = out.tiled(self.tile.each, self.tile.workers)
-        tiled = tile_product(moves, problem, whole, self.tile.depth, "unroll", "vector")
+        has_neighbours = any(digit.axis == 1 and digit.step == 1 for digit in out.elements)
+        kind = "vector" if has_neighbours else "unroll"
+        tiled = tile_product(moves, problem, whole, self.tile.depth, "unroll", kind)
         loops = unit_loops(tiled.row, tiled.column, out)
         total = _product(moves, tiled, loops, unit, self.tile)
         moves.root = moves.root.substitute({tiled.reduce: total})
@@ -105,16 +107,17 @@ def _product(
     step = moves.loop(tile.depth // unit.steps)
     work_items = math.prod(tile.workers) * out.width
     x, y = (
-        staged(moves, factor, line, tiled.inner, tile.depth, work_items, tile.buffers)
+        staged(moves, factor, line, tiled.inner, tile.depth, work_items, tile.buffers, unit.load)
         for factor, line in narrow_factors(tiled, unit)
     )
     deep, first = step * unit.steps, Node.index(0)
     read = x.words(of_x, loops.lane, number_of(loops.rows) * unit.rows, deep)
     words = [read(Node.index(number)) for number in range(of_x.count)]
+    at = number_of(loops.columns)
     wide, *several = loops.columns
-    at = wide * tile.each[1]
-    if several:  # two neighbouring products have their words read at once
-        at, first = at + several[0] // 2 * 2, several[0] % 2 * of_y.count
+    if several and unit.load is not None:  # two neighbouring products have their words read at once
+        at = wide * tile.each[1] + several[0] // 2 * 2
+        first = several[0] % 2 * of_y.count
         of_y = of_y.tiled((2, 1))
     read = y.words(of_y, loops.lane, at * unit.columns, deep)
     words += [read(first + number) for number in range(unit.held[1].count)]

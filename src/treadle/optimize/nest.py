@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..ir.conditions import parts, without_not
 from ..ir.interval import bounds
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, loop_size, ranges_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -106,10 +106,8 @@ class Nest:
         """Every load and store, those inside reductions weighted more."""
         weights: dict[Node, int] = {}
         for node in self.reduces():
-            weight = REDUCE_WEIGHT
             value, loops, _ = Reduce.of(node)
-            if value.op is Op.STAGE:  # partial results: all that a step does is to read one
-                weight = max(weight, min(loop_size(*loops), MOST_WEIGHT))
+            weight = max(REDUCE_WEIGHT, min(loop_size(*loops), MOST_WEIGHT))
             weights |= dict.fromkeys(reads_of(value), weight)
         for node in self.nodes():
             index = _index_of(node)
@@ -164,7 +162,7 @@ def stride(index: Node, loop: Node) -> int | None:
     terms, _ = linear_terms(index)
     step = terms.pop(loop, 0)
     for term in terms:
-        if loop in free_ranges(term)[term]:
+        if loop in ranges_of(term):
             return None
     return step
 
@@ -251,4 +249,4 @@ def gating(value: Node) -> frozenset[Node]:
     nodes = value.toposort()
     gates = [Load.of(n).gate for n in nodes if n.op is Op.LOAD]
     gates += [Where.of(n).condition for n in nodes if n.op is Op.WHERE]
-    return frozenset().union(*(free_ranges(gate)[gate] for gate in gates))
+    return frozenset().union(*(ranges_of(gate) for gate in gates))

@@ -14,10 +14,10 @@ from ..ir.loops import (
     TRUE,
     Split,
     closed_ranges,
-    free_ranges,
     identity,
     loop_size,
     number_of,
+    ranges_of,
     replace_ranges,
 )  # fmt: skip
 from ..ir.node import Node
@@ -56,7 +56,7 @@ class SplitReduction(Move):
         axes = tuple(tuple(map(moves.range_of, axis)) for axis in self.axes)
         if not axes:
             order = [r for nest in moves.nests() for r in nest.loops]
-            axes = tuple((r,) for r in sorted(free_ranges(reduce)[reduce], key=order.index))
+            axes = tuple((r,) for r in sorted(ranges_of(reduce), key=order.index))
         free = [r for axis in axes for r in axis]
         per_chunk = -(-loop_size(loop) // chunks)
         part, inner, total = moves.loop(chunks), moves.loop(per_chunk), moves.loop(chunks)

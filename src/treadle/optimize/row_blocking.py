@@ -19,7 +19,16 @@ from ..ir.args import ReduceArg, StageArg
 from ..ir.attention import is_kept
 from ..ir.choices import take
 from ..ir.conditions import all_of
-from ..ir.loops import TRUE, Ranges, Split, closed_ranges, free_ranges, loop_size, replace_ranges
+from ..ir.loops import (
+    TRUE,
+    Ranges,
+    Split,
+    closed_ranges,
+    free_ranges,
+    loop_size,
+    ranges_of,
+    replace_ranges,
+)
 from ..ir.node import Node, rebuild, substitute
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -151,7 +160,7 @@ class Blocks:
         parts = {product: self._parts(product, row) for product in chain.products}
         effects = [self._guarded(self._at(e, row, parts), row) for e in self.nest.effects]
         columns = frozenset(chain.columns)
-        free = [free_ranges(effect)[effect] for effect in effects]
+        free = [ranges_of(effect) for effect in effects]
         inner = [e for e, f in zip(effects, free, strict=True) if f & columns]
         outer = [e for e, f in zip(effects, free, strict=True) if not f & columns]
         if inner:
@@ -321,7 +330,7 @@ class Blocks:
         ]
         first = Stage.of(stages[0])
         order = tuple(sorted(first.loops, key=lambda r: _depth(r, rows, columns)))
-        value = self._with_packed(first.value, steps, rows, columns, tile)
+        value = self._with_packed(first.value, steps, columns, tile)
         mapping = {n: Stage.of(n)._replace(value=value, loops=order).node() for n in stages}
         moves.root = simplify(moves.root.substitute(mapping))
 
@@ -329,7 +338,6 @@ class Blocks:
         self,
         value: Node,
         steps: tuple[Node, ...],
-        rows: Split,
         columns: Split,
         tile: Tile,
     ) -> Node:
@@ -339,7 +347,8 @@ class Blocks:
         factors = factors_of(Reduce.of(reduce).value)
         assert factors is not None
         free = free_ranges(reduce)
-        x, y = factors if free[factors[0]] & frozenset(rows.ranges) else factors[::-1]
+        # A tile of one row has no loop of rows.
+        y, x = factors if free[factors[0]] & frozenset(columns.ranges) else factors[::-1]
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
         # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 
 from ..ir.args import LocalRef
 from ..ir.conditions import TRUE
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -140,7 +140,7 @@ def _filling(node: Node) -> Loops:
 def _around(node: Node) -> frozenset[Node]:
     """The loops in whose steps it is computed anew."""
     part = Node.sink(_filling(node))
-    return free_ranges(part)[part] - frozenset(closed_ranges(node))
+    return ranges_of(part) - frozenset(closed_ranges(node))
 
 
 def _closed(node: Node) -> Loops:

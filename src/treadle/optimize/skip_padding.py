@@ -11,7 +11,7 @@ among the weights does not meet those zeros either.
 from __future__ import annotations
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size, replace_ranges
+from ..ir.loops import Split, loop_size, ranges_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -19,7 +19,7 @@ from ..ir.views import Load
 from .masked_bounds import Span
 from .windows import Pair, Windows
 
-__all__ = ["skip_padding"]
+__all__ = ["skip_padding", "steps_left"]
 
 WORTH = 1 / 128  # of all steps: fewer are not worth a loop whose size varies
 
@@ -34,7 +34,7 @@ def skip_padding(
         if inside is None or not _is_worth_it(pair, inside):
             continue
         start = simplify(pair.start.substitute(replaced))
-        tile = [r for r in free_ranges(start)[start] if r.arg.kind == "unroll"]
+        tile = [r for r in ranges_of(start) if r.arg.kind == "unroll"]
         if tile and pair.row is not outermost:
             continue
         first, last = (
@@ -70,14 +70,26 @@ def _never(gate: Node, both: Node, place: int) -> bool:
     return held.op is Op.CONST and not held.arg
 
 
+def steps_left(windows: Windows, rows: tuple[Node, ...]) -> float:
+    """The share of steps that meet a pixel, of windows that move along one of `rows`."""
+    share = 1.0
+    for both, pair in zip(windows.joined, windows.pairs, strict=True):
+        inside = _inside(windows.image, both)
+        if pair.row in rows and inside is not None and _is_worth_it(pair, inside):
+            share *= 1 - _share_beyond(pair, inside)
+    return share
+
+
 def _is_worth_it(pair: Pair, inside: tuple[int, int]) -> bool:
     """Whether enough steps of all rows together meet no pixel."""
-    if pair.chunk is not None:
-        return False
+    return pair.chunk is None and _share_beyond(pair, inside) >= WORTH
+
+
+def _share_beyond(pair: Pair, inside: tuple[int, int]) -> float:
+    """The share of steps of all rows together that meet no pixel."""
     rows, steps = loop_size(pair.row), loop_size(pair.step)
     places = (y * pair.stride + f * pair.dilation for y in range(rows) for f in range(steps))
-    beyond = sum(not inside[0] <= place < inside[1] for place in places)
-    return beyond >= WORTH * rows * steps
+    return sum(not inside[0] <= place < inside[1] for place in places) / (rows * steps)
 
 
 def _span(pair: Pair, inside: tuple[int, int], first: Node, last: Node) -> Span:

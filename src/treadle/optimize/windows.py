@@ -18,7 +18,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..ir.choices import take
-from ..ir.loops import Split, free_ranges, loop_size
+from ..ir.loops import Split, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -110,7 +110,7 @@ class Windows:
         if self.image.op is not Op.LOAD or len(self.channels) != 1 or not self.has_inner_channels:
             return False
         _, index, *gated = self.image.src
-        is_same_for_all = self.channels[0] not in free_ranges(Node.sink(gated))[Node.sink(gated)]
+        is_same_for_all = self.channels[0] not in ranges_of(Node.sink(gated))
         return is_same_for_all and stride(index, self.channels[0]) == 1
 
     @property
@@ -153,7 +153,7 @@ def _joined(moves: Moves, image: Node, pair: Pair) -> tuple[Node, Node, Pair] | 
     for way in dict.fromkeys((pair, replace(pair, chunk=None))):
         both = moves.loop(way.extent)
         moved = way.joined(image, both)
-        if not free_ranges(moved)[moved] & {way.row, way.step, way.chunk}:
+        if not ranges_of(moved) & {way.row, way.step, way.chunk}:
             return moved, both, way
     return None
 
@@ -184,11 +184,12 @@ def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | Non
 
 
 def _overlap(results: tuple[int, int], window: tuple[int, int]) -> bool:
-    """Whether windows at `results`, (distance, count) of their places, overlap."""
+    """Whether windows at `results`, (distance, count) of their places, share pixels.
+
+    Together, they reach fewer places than there are in all windows.
+    """
     (stride, count), (dilation, size) = results, window
-    if stride == 1:
-        return dilation * (size - 1) < count
-    return dilation == 1 and stride < size
+    return stride * (count - 1) + dilation * (size - 1) + 1 < count * size
 
 
 def keep_image(
@@ -198,7 +199,7 @@ def keep_image(
 
     Up to `beyond` rows after the last one may be read; what they hold is not defined.
     """
-    free = free_ranges(windows.image)[windows.image]
+    free = ranges_of(windows.image)
     inside = (*windows.joined, *windows.channels)
     if not windows.has_inner_channels:
         inside = (*windows.channels, *windows.joined)

@@ -41,18 +41,15 @@ from .cuda_text import (
     struct_text,
 )
 from .cuda_warps import WithWarps
-from .nvidia import (
-    WARP,
+from .nvidia import WARP, is_since_ampere, least_workgroups, only_copied
+from .workgroups import (
     WIDEST,
     Fused,
     added_products,
     fused,
-    is_since_ampere,
     is_whole,
-    least_workgroups,
     meets_zeros,
     most_aligned,
-    only_copied,
     only_updated,
 )
 

@@ -14,7 +14,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node
 from ..target import MMA
 from . import mbarrier
-from .nvidia import COPIED_AT_ONCE, TO_TF32, WIDEST, mma_text
+from .nvidia import COPIED_AT_ONCE, TO_TF32, mma_text
 from .wgmma import (
     ADDRESS_BITS,
     UNIT,
@@ -24,6 +24,7 @@ from .wgmma import (
     sources,
     words_of_x,
 )
+from .workgroups import WIDEST
 
 __all__ = [
     "HALVES", "SCALARS", "helper_texts", "literal", "places", "product_text", "struct_name",

@@ -13,8 +13,9 @@ from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from .cuda_text import literal
 from .cuda_warpgroups import WithWarpgroups
-from .nvidia import BUTTERFLY, BUTTERFLY_OF_QUADS, IS_ANY, WHOLE_WARP, copied
+from .nvidia import BUTTERFLY, BUTTERFLY_OF_QUADS, WHOLE_WARP, copied
 from .wgmma import FENCE, reads_shared
+from .workgroups import IS_ANY
 
 __all__ = ["WithWarps"]
 

@@ -25,6 +25,8 @@ __all__ = ["LLVMFunction"]
 class LLVMFunction(Values):
     """One phase on its way to text: `entry` comes before the lines of the program."""
 
+    stack = 0  # the address space of registers
+
     def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
         super().__init__(contract)
         self.name, self.phase = name, phase
@@ -50,8 +52,7 @@ class LLVMFunction(Values):
 
     def pointer(self, memory: Node) -> str:
         """The type of addresses in a piece of memory."""
-        space = self.space(memory)
-        return f"ptr addrspace({space})" if space else "ptr"
+        return _pointer(self.space(memory))
 
     @abstractmethod
     def _grid(self, node: Node) -> str:
@@ -169,24 +170,35 @@ class LLVMFunction(Values):
     def _register(self, node: Node) -> str:
         name = f"%reg{node.arg.number}"
         kind = type_name(node.dtype)
-        self.entry.append(f"  {name} = alloca {kind}")
-        self.lines.append(f"  store {kind} {self.value(Register.of(node).start)}, ptr {name}")
+        space = f", addrspace({self.stack})" if self.stack else ""
+        self.entry.append(f"  {name} = alloca {kind}{space}")
+        self.names[node] = name
+        self.write_register(node, self.value(Register.of(node).start))
         return name
+
+    def read_register(self, register: Node) -> str:
+        """What a REGISTER holds."""
+        place = f"{_pointer(self.stack)} {self.names[register]}"
+        return self.emit(f"load {type_name(register.dtype)}, {place}")
+
+    def write_register(self, register: Node, value: str) -> None:
+        """Change what a REGISTER holds."""
+        place = f"{_pointer(self.stack)} {self.names[register]}"
+        self.lines.append(f"  store {type_name(register.dtype)} {value}, {place}")
 
     def _update(self, node: Node) -> None:
         update = Update.of(node)
         register = behind_after(update.register)
-        kind = type_name(register.dtype)
         new = self.value(update.value)
         if update.op is not None:
-            old = self.emit(f"load {kind}, ptr {self.names[register]}")
+            old = self.read_register(register)
             new = self.binary(update.op, register.dtype, old, new, False)
-        self.lines.append(f"  store {kind} {new}, ptr {self.names[register]}")
+        self.write_register(register, new)
 
     def _after(self, node: Node) -> str:
         held = After.of(node).value
         if held.op is Op.REGISTER:
-            return self.emit(f"load {type_name(node.dtype)}, ptr {self.names[held]}")
+            return self.read_register(held)
         return self.memory(held)
 
     def place(self, memory: Node, dtype: DType, index: str, kind: str = "i64") -> str:
@@ -293,3 +305,8 @@ class LLVMFunction(Values):
             f"  call void @{name}({kind} {stored}, {pointer} {place}, i32 "
             f"{dtype.scalar.itemsize}, {mask} {self.value(store.gate)})"
         )
+
+
+def _pointer(space: int) -> str:
+    """The type of addresses in an address space."""
+    return f"ptr addrspace({space})" if space else "ptr"

@@ -1,27 +1,23 @@
-"""What both renderers for NVIDIA GPUs share: warps, and which vectors memory has."""
+"""What both renderers for NVIDIA GPUs share: warps, asynchronous copies, what assemblers need."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
-from typing import NamedTuple
 
-from ..dtype import DType
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import After, Load, Store, Update, behind_broadcast, operand, operands
+from ..ir.views import Load, Store, Update, operand
 from ..lower.linearize import Phase
 from ..lower.multi_buffering import ASYNCHRONOUS
-from ..lower.overflow_analysis import is_multiple
 from ..target import MMA, Target
 from .wgmma import moved_registers
+from .workgroups import is_whole
 
 __all__ = [
-    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "IS_ANY", "TO_TF32",
-    "UNROLLED", "WARP", "WHOLE_WARP", "WIDEST", "Fused", "added_products", "alignment", "copied",
-    "fused", "is_since_ampere", "is_whole", "least_workgroups", "long_updates", "meets_zeros",
-    "mma_text", "most_aligned", "only_copied", "only_updated",
+    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "TO_TF32", "UNROLLED", "WARP",
+    "WHOLE_WARP", "copied", "is_since_ampere", "least_workgroups", "long_updates", "mma_text",
+    "only_copied",
 ]  # fmt: skip
 
 WARP = 32
@@ -29,29 +25,12 @@ WHOLE_WARP = 0xFFFFFFFF  # the mask of its lanes
 # How far apart the lanes are that a SUBGROUP combines, step by step: every lane gets the same.
 BUTTERFLY = (16, 8, 4, 2, 1)
 BUTTERFLY_OF_QUADS = BUTTERFLY[-2:]
-# How a SUBGROUP combines bools: whether it is true if any is, else if all are.
-IS_ANY = {Op.ADD: True, Op.MAX: True, Op.MUL: False, Op.MIN: False}
-WIDEST = 16  # bytes that one instruction loads or stores
 MANY_UPDATES, UNROLLED = 32, 2  # registers in a step, steps
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
 HALF = 1 << 15  # of a multiprocessor's registers
 ENOUGH = 128  # registers for the sums of a tile, and what is read for them
 
 TO_TF32 = "cvt.rna.tf32.f32"  # what rounds float32 as tf32 has it
-
-
-def meets_zeros(node: Node) -> bool:
-    """Whether a MAX or MIN of floats may be of 0.0 and -0.0.
-
-    Of these it is the first, where the instruction takes 0.0 for the larger.
-    """
-    is_extreme = node.op in (Op.MAX, Op.MIN) and node.dtype.is_float
-    return is_extreme and not any(map(_is_no_zero, node.src))
-
-
-def _is_no_zero(node: Node) -> bool:
-    node = behind_broadcast(node)
-    return node.op is Op.CONST and node.arg != 0
 
 
 def is_since_ampere(target: Target) -> bool:
@@ -72,47 +51,6 @@ def least_workgroups(phase: Phase) -> int | None:
         return 1
     in_parts = any(n.op is Op.REGISTER and n.arg.part is Op.ADD for n in phase.program.src)
     return 2 if in_parts and phase.launched * ENOUGH <= HALF else None
-
-
-class Fused(NamedTuple):
-    """x * y + z, rounded once; or -(x * y) + z, or x * y - z. Without z it is a register's."""
-
-    x: Node
-    y: Node
-    z: Node | None
-    is_negative: bool = False
-    is_less: bool = False
-
-
-def fused(node: Node) -> Fused | None:
-    """The sum or difference `node` (or what an UPDATE adds) with a product in it, as one operation.
-
-    Compilers would choose as well, and of two products in one sum take now the one and now the
-    other. So a value would not be the same in two kernels: here it is always the first.
-    """
-    if node.op is Op.UPDATE:
-        update = Update.of(node)
-        is_sum = update.op is Op.ADD and _is_product(update.value)
-        return Fused(*operands(update.value), None) if is_sum else None
-    if node.op not in (Op.ADD, Op.SUB) or not node.dtype.is_float:
-        return None
-    left, right = node.src
-    if _is_product(left):
-        return Fused(*operands(left), right, is_less=node.op is Op.SUB)
-    if _is_product(right):
-        return Fused(*operands(right), left, is_negative=node.op is Op.SUB)
-    return None
-
-
-def _is_product(node: Node) -> bool:
-    return node.op is Op.MUL and node.dtype.is_float
-
-
-def added_products(program: Node) -> frozenset[Node]:
-    """Each product of matrices that an UPDATE adds to a register: both are one instruction."""
-    updates = (Update.of(n) for n in program.src if n.op is Op.UPDATE)
-    added = (update.value for update in updates if update.op is Op.ADD)
-    return frozenset(value for value in added if value.op in (Op.MMA, Op.WGMMA))
 
 
 def mma_text(name: str, sign: str, added: int | None = None) -> str:
@@ -175,42 +113,7 @@ def long_updates(program: Node) -> frozenset[Node]:
     return frozenset(found)
 
 
-def only_updated(program: Node) -> frozenset[Node]:
-    """What a register holds between two UPDATEs, where nothing else looks at it."""
-    read = {s for n in program.src for s in _read_by(n)}
-    between = (n for n in program.src if n.op is Op.AFTER and n not in read)
-    return frozenset(n for n in between if After.of(n).value.op is Op.REGISTER)
-
-
-def _read_by(node: Node) -> tuple[Node, ...]:
-    """The sources of a node, but for the register that an UPDATE changes."""
-    if node.op is not Op.UPDATE:
-        return node.src
-    update = Update.of(node)
-    return (update.value, *update.loops)
-
-
 def only_copied(program: Node, copies: dict[Node, Node]) -> frozenset[Node]:
     """The LOADs that nothing but copies uses."""
     used = {s for n in program.src if n not in copies for s in n.src}
     return frozenset(copies.values()) - used
-
-
-def is_whole(index: Node, dtype: DType) -> bool:
-    """Whether a vector in memory is one access, if the memory begins at a multiple of its size."""
-    size = dtype.count * dtype.scalar.itemsize
-    is_one = dtype.count > 1 and size <= WIDEST and size & (size - 1) == 0
-    return is_one and is_multiple(index, dtype.count)
-
-
-def most_aligned(memory: Iterable[Node]) -> int:
-    """What the address of shared memory has to be a multiple of that holds these LOCALs."""
-    return max(node.arg.alignment for node in memory)
-
-
-def alignment(index: Node, itemsize: int) -> int:
-    """A number of bytes that the place of an element is a multiple of, up to the widest access."""
-    size = WIDEST
-    while size > itemsize and not is_multiple(index, size // itemsize):
-        size //= 2
-    return size

@@ -17,40 +17,20 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store, Update, behind_broadcast, bound_of
-from ..lower.dynamic_shared import local_places
+from ..ir.views import Load, Store, behind_broadcast
 from ..lower.linearize import Phase
-from ..lower.overflow_analysis import exact_nodes, integer_bounds
 from ..target import Target
 from .llvm_values import mangled, memory_type, type_name
-from .nvidia import (
-    UNROLLED,
-    WARP,
-    WIDEST,
-    Fused,
-    added_products,
-    alignment,
-    fused,
-    is_since_ampere,
-    is_whole,
-    least_workgroups,
-    long_updates,
-    meets_zeros,
-    most_aligned,
-    only_copied,
-    only_updated,
-)
-from .ptx_warpgroups import SHARED
+from .llvm_workgroups import GLOBAL, SHARED, is_argument
+from .nvidia import UNROLLED, WARP, is_since_ampere, least_workgroups, long_updates, only_copied
 from .ptx_warps import WithWarps
+from .workgroups import WIDEST, alignment, is_whole, meets_zeros, most_aligned
 
 __all__ = ["PTXRenderer"]
 
-_GLOBAL = 1
 TENSOR_MAP_BYTES = 128
 MOST_HINTS = 1 << 12  # numbers of metadata for the loops of one function
 _MOST_BLOCKS = 0x7FFFFFFF  # along x
-_UNSIGNED = {Op.IDIV: "udiv", Op.MOD: "urem"}
-_NO_WRAP = {Op.ADD: "add nsw", Op.SUB: "sub nsw", Op.MUL: "mul nsw"}
 # What truncates and saturates, by the types of float and integer.
 _TO_INTEGER = {
     ("float32", "int32"): "f2i", ("float32", "int64"): "f2ll",
@@ -85,36 +65,22 @@ class _PTXFunction(WithWarps):
     def __init__(
         self, name: str, phase: Phase, target: Target, contract: bool, number: int
     ) -> None:
-        super().__init__(name, phase, phase.variables, contract=False)  # see `fused`
-        self.fuses, self.has_nan_extremes = contract, is_since_ampere(target)
-        self.top: list[str] = []  # shared memory
-        self.written = {param for param, is_written in phase.params if is_written}
+        super().__init__(name, phase, contract)
+        self.has_nan_extremes = is_since_ampere(target)
         self.aligned = phase.aligned
         self.in_vectors: set[str] = set()  # the other arguments that are accessed so
-        self.exact = exact_nodes(phase.code)
-        self.bounds = integer_bounds(phase.code)
-        self.added = added_products(phase.code)
-        self.unprinted = self.added.union(
-            only_copied(phase.code, self.copied), only_updated(phase.code)
-        )
+        self.unprinted |= only_copied(phase.code, self.copied)
         self.first_hint = (number + 1) * MOST_HINTS  # behind the numbers of annotations
         self.hints: list[str] = []
         self.unrolled = long_updates(phase.program)
         self.maps_from = 0  # the first of the arguments that are tensor maps
-        self.digits: dict[str, str] = {}  # what special registers hold, once read
-        self.places, _ = local_places(phase.code)
         if phase.asked:
             aligned = f"align {most_aligned(self.places)}"
             kind = f"external addrspace({SHARED}) global [0 x i8]"
             self.top.append(f"@{name}_shared = {kind}, {aligned}")
 
-    def node(self, node: Node) -> None:
-        if node not in self.unprinted:  # printed where they are added, or copied
-            super().node(node)
-
     def header(self) -> str:
-        arguments = [self._argument(param) for param, _ in self.phase.params]
-        arguments += [f"i32 %n{number}" for number in range(len(self.variables))]
+        arguments = self.arguments()
         self.maps_from = len(arguments)
         arguments += [
             f"ptr byval([{TENSOR_MAP_BYTES} x i8]) align 64 %map{number}"
@@ -122,16 +88,12 @@ class _PTXFunction(WithWarps):
         ]
         return f"define ptx_kernel void @{self.name}({', '.join(arguments)}) {{"
 
-    def _argument(self, param: Node) -> str:
-        access = "" if param in self.written else "readonly "
-        return f"ptr addrspace({_GLOBAL}) noalias {access}%arg{param.arg.slot}"
-
     def finish(self) -> None:
         if not self.in_vectors:
             return
         total = "0"
         for number, name in enumerate(sorted(self.in_vectors)):
-            self.entry.append(f"  %at{number} = ptrtoint ptr addrspace({_GLOBAL}) {name} to i64")
+            self.entry.append(f"  %at{number} = ptrtoint ptr addrspace({GLOBAL}) {name} to i64")
             self.entry.append(f"  %all{number} = or i64 {total}, %at{number}")
             total = f"%all{number}"
         self.entry.append(f"  %rest = and i64 {total}, {WIDEST - 1}")
@@ -149,62 +111,19 @@ class _PTXFunction(WithWarps):
 
     # -- the grid -------------------------------------------------------------------------------
 
-    def _special(self, name: str, count: int) -> str:
-        """A special register, which holds a number below `count`."""
-        if name not in self.digits:
-            register = f"@llvm.nvvm.read.ptx.sreg.{name}()"
-            self.declared[f"declare i32 {register}"] = None
-            read = f"%{name}"
-            self.entry.append(f"  {read} = call range(i32 0, {count}) i32 {register}")
-            self.digits[name] = read
-        return self.digits[name]
+    def workgroup(self) -> str:
+        return self._register_of("ctaid.x", _MOST_BLOCKS)
 
-    def _grid(self, node: Node) -> str:
-        inner = self.phase.grid[self.phase.grid.index(node) + 1 :]
-        position = self._special("ctaid.x", _MOST_BLOCKS)
-        for r in inner:
-            position = self.emit(f"udiv i32 {position}, {self._size(r)}")
-        if node is not self.phase.grid[0]:
-            position = self.emit(f"urem i32 {position}, {self._size(node)}")
-        return self._as(node.dtype, position)
+    def work_item(self) -> str:
+        return self._register_of("tid.x", self.phase.launched)
 
-    def _size(self, loop: Node) -> str:
-        """The number of a RANGE's steps in 32 bits: there are no more blocks than that."""
-        size = bound_of(loop)
-        if size.op is Op.CONST or size.dtype is dtypes.int32:
-            return self.value(size)
-        return self.emit(f"trunc {type_name(size.dtype)} {self.value(size)} to i32")
+    def _register_of(self, name: str, count: int) -> str:
+        return self.special(name, f"llvm.nvvm.read.ptx.sreg.{name}", count)
 
-    def _as(self, dtype: DType, value: str) -> str:
-        """A natural number of 32 bits as `dtype`."""
-        return value if dtype.bits == 32 else self.emit(f"zext i32 {value} to {type_name(dtype)}")
+    def lane(self) -> str:
+        return self.emit(f"and i32 {self.work_item()}, {WARP - 1}")
 
-    def _variable(self, node: Node) -> str:
-        name = f"%n{self.variables.index(node.arg.name)}"
-        return name if node.dtype.bits == 32 else self.emit(f"sext i32 {name} to i64")
-
-    def _work_item(self, node: Node) -> str:
-        work_item = self._special("tid.x", self.phase.launched)
-        if node.arg.name == "lane":
-            work_item = self.emit(f"and i32 {work_item}, {WARP - 1}")
-        return self._as(node.dtype, work_item)
-
-    def _update(self, node: Node) -> None:
-        update = Update.of(node)
-        register, value = behind_after(update.register), update.value
-        sum_ = fused(node) if self.fuses else None
-        if value not in self.added and sum_ is None:
-            super()._update(node)
-            return
-        name, kind = self.names[register], type_name(register.dtype)
-        old = self.emit(f"load {kind}, ptr {name}")
-        if sum_ is not None:
-            total = self._fused(register.dtype, sum_, old)
-        elif value.op is Op.WGMMA:
-            total = self._added_product(value, old)
-        else:
-            total = self._multiplied(value, old)
-        self.lines.append(f"  store {kind} {total}, ptr {name}")
+    # -- arithmetic -----------------------------------------------------------------------------
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str, b_is_number: bool) -> str:
         if dtype.scalar is not dtypes.float32 or not self.has_nan_extremes:
@@ -230,44 +149,13 @@ class _PTXFunction(WithWarps):
             result = self.emit(f"insertelement {kind} {result}, {one} {best}, i64 {lane}")
         return result
 
-    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
-        kind = type_name(dtype)
-        x, y = self.value(sum_.x), self.value(sum_.y)
-        z = register if sum_.z is None else self.value(sum_.z)
-        x = self.emit(f"fneg {kind} {x}") if sum_.is_negative else x
-        z = self.emit(f"fneg {kind} {z}") if sum_.is_less else z
-        return self.call(dtype, f"llvm.fma.{mangled(dtype)}", [(kind, n) for n in (x, y, z)])
-
     # -- memory ---------------------------------------------------------------------------------
 
-    def space(self, memory: Node) -> int:
-        return _GLOBAL if _is_argument(memory) else SHARED
-
     def address(self, node: Node) -> str:
-        if node.op is Op.PARAM:
-            return f"%arg{node.arg.slot}"
-        if self.phase.asked:
-            whole = f"@{self.name}_shared"
-            return f"getelementptr (i8, ptr addrspace({SHARED}) {whole}, i64 {self.places[node]})"
-        name = f"@{self.name}_local{node.arg.number}"
-        array = f"[{node.arg.size} x {memory_type(node.dtype)}]"
-        self.top.append(
-            f"{name} = internal addrspace({SHARED}) global {array} poison, "
-            f"align {node.arg.alignment}"
-        )
-        return name
-
-    def load_where(self, load: Load) -> str:
-        place = self.place_of(load.memory, load.index, load.dtype)
-        if load.gate.dtype.count > 1:
-            return self.masked_load(load, place, self.value(load.gate))
-        before, instead = self.block, self.value(load.other)
-        done = self.open_if(self.value(load.gate))
-        loaded = self.plain_load(load, place)
-        inside = self.block
-        self.close_if(done)
-        kind = type_name(load.dtype)
-        return self.emit(f"phi {kind} [ {loaded}, %{inside} ], [ {instead}, %{before} ]")
+        if node.op is Op.PARAM or not self.phase.asked:
+            return super().address(node)
+        whole = f"@{self.name}_shared"
+        return f"getelementptr (i8, ptr addrspace({SHARED}) {whole}, i64 {self.places[node]})"
 
     def raw_load(self, load: Load, place: str, align: int) -> str:
         memory, dtype = behind_after(load.memory), load.dtype
@@ -303,7 +191,7 @@ class _PTXFunction(WithWarps):
 
     def raw_store(self, store: Store, stored: str, place: str, align: int) -> None:
         dtype = store.value.dtype
-        if not _is_argument(store.memory):
+        if not is_argument(store.memory):
             super().raw_store(store, stored, place, alignment(store.index, dtype.scalar.itemsize))
             return
         if not is_whole(store.index, dtype):
@@ -333,7 +221,7 @@ class _PTXFunction(WithWarps):
         self.lines.append(f"  br i1 %aligned, label %{names[0]}, label %{names[1]}")
         return names
 
-    # -- arithmetic -----------------------------------------------------------------------------
+    # -- casts and functions ----------------------------------------------------------------------
 
     def _quick_exp2(self, node: Node) -> str:
         (exponent,) = node.src
@@ -342,35 +230,15 @@ class _PTXFunction(WithWarps):
         )
 
     def _alu(self, node: Node) -> str:
-        sum_ = fused(node) if self.fuses else None
-        if sum_ is not None:
-            return self._fused(node.dtype, sum_)
-        operands = [self.value(s) for s in node.src]
-        kind = type_name(node.dtype)
-        if node in self.exact:
-            return self.emit(f"{_NO_WRAP[node.op]} {kind} {', '.join(operands)}")
-        if node.op in _UNSIGNED and all(self.bounds.get(s, (-1,))[0] >= 0 for s in node.src):
-            return self.emit(f"{_UNSIGNED[node.op]} {kind} {', '.join(operands)}")
         if meets_zeros(node):
-            return self._extreme_of_zeros(node, operands)
+            return self._extreme_of_zeros(node, [self.value(s) for s in node.src])
         return super()._alu(node)
 
     def to_integer(self, source: DType, target: DType, value: str) -> str:
         if source.count == 1:
             return self._lane_to_integer(source, target, value)
-        lanes = [
-            self._lane_to_integer(
-                source.scalar,
-                target.scalar,
-                self.emit(f"extractelement {type_name(source)} {value}, i64 {number}"),
-            )
-            for number in range(source.count)
-        ]
-        kind, total = type_name(target), "poison"
-        for number, lane in enumerate(lanes):
-            part = f"{type_name(target.scalar)} {lane}, i64 {number}"
-            total = self.emit(f"insertelement {kind} {total}, {part}")
-        return total
+        whole, lanes = (source.scalar, target.scalar), self.lanes(source, value)
+        return self.vector(target, [self._lane_to_integer(*whole, lane) for lane in lanes])
 
     def _lane_to_integer(self, source: DType, target: DType, value: str) -> str:
         have, want = type_name(source), type_name(target)
@@ -378,10 +246,6 @@ class _PTXFunction(WithWarps):
         found = self.call(target, name, [(have, value)])
         is_nan = self.emit(f"fcmp uno {have} {value}, {value}")
         return self.emit(f"select i1 {is_nan}, {want} 0, {want} {found}")
-
-
-def _is_argument(memory: Node) -> bool:
-    return behind_after(memory).op is Op.PARAM
 
 
 def _annotations(functions: Sequence[_PTXFunction]) -> list[str]:

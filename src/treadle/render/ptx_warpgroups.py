@@ -16,8 +16,8 @@ from ..ir.op import Op
 from ..ir.views import After, Box, Store
 from ..lower.linearize import Phase
 from . import mbarrier
-from .llvm_function import LLVMFunction
 from .llvm_values import type_name, zero
+from .llvm_workgroups import SHARED, WorkgroupFunction
 from .wgmma import (
     ADDRESS_BITS,
     DONE,
@@ -31,21 +31,15 @@ from .wgmma import (
     sources,
 )
 
-__all__ = ["SHARED", "WithWarpgroups"]
-
-SHARED = 3  # the address space
+__all__ = ["WithWarpgroups"]
 
 
-class WithWarpgroups(LLVMFunction):
+class WithWarpgroups(WorkgroupFunction):
     """A phase that may have WGMMAs, and a producer."""
 
-    def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
-        super().__init__(name, phase, variables, contract)
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, contract)
         self.boxes = phase.boxes
-
-    @abstractmethod
-    def _special(self, name: str, count: int) -> str:
-        """A special register, which holds a number below `count`."""
 
     @abstractmethod
     def _barrier(self, node: Node) -> None:
@@ -61,7 +55,7 @@ class WithWarpgroups(LLVMFunction):
         producer = self.phase.producer
         if producer is None:
             return
-        work_item = self._special("tid.x", self.phase.launched)
+        work_item = self.work_item()
         done = self.open_if(self.emit(f"icmp eq i32 {work_item}, 0"))
         for barriers in mbarrier.mbarriers_of(self.phase.code):
             for number, arrivals in enumerate(barriers.arg.arrivals):
@@ -119,9 +113,9 @@ class WithWarpgroups(LLVMFunction):
         )  # fmt: skip
 
     def _wgmma(self, node: Node) -> str:
-        return self._added_product(node, zero(node.dtype))
+        return self.added_product(node, zero(node.dtype))
 
-    def _added_product(self, node: Node, sums: str) -> str:
+    def added_product(self, node: Node, sums: str) -> str:
         """A product of units of warpgroups, added to sums that are there already."""
         (memory, *places), of_y, arrival = sources(node)
         text = " ".join(instructions(node, "$", 2 * node.dtype.count))
@@ -165,9 +159,8 @@ class WithWarpgroups(LLVMFunction):
 
     def _on_sums(self, dtype: DType, sums: str, text: str, factors: Sequence[str]) -> str:
         """Inline assembly that takes sums and gives them back; behind those it has `factors`."""
-        kind, one, count = type_name(dtype), type_name(dtype.scalar), dtype.count
-        lanes = [self.emit(f"extractelement {kind} {sums}, i64 {n}") for n in range(count)]
-        operands = [*(f"{one} {lane}" for lane in lanes), *factors]
+        one, count = type_name(dtype.scalar), dtype.count
+        operands = [*(f"{one} {lane}" for lane in self.lanes(dtype, sums)), *factors]
         ties = [str(n) for n in range(count)]
         register = "=f" if dtype.is_float else "=r"
         constraints = [*[register] * count, *ties, *_kinds(factors), "~{memory}"]
@@ -186,12 +179,8 @@ class WithWarpgroups(LLVMFunction):
 
     def stacked(self, dtype: DType, fields: str, found: str) -> str:
         """The fields of a structure as the lanes of a vector."""
-        total = "poison"
-        for n in range(dtype.count):
-            one = self.emit(f"extractvalue {fields} {found}, {n}")
-            lane = f"{type_name(dtype.scalar)} {one}, i64 {n}"
-            total = self.emit(f"insertelement {type_name(dtype)} {total}, {lane}")
-        return total
+        each = range(dtype.count)
+        return self.vector(dtype, (self.emit(f"extractvalue {fields} {found}, {n}") for n in each))
 
 
 def _kinds(operands: Sequence[str]) -> list[str]:

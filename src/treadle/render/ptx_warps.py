@@ -8,24 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..dtype import DType, dtypes
+from ..dtype import dtypes
 from ..ir.node import Node
-from ..ir.views import Load, Store, operand
+from ..ir.op import Op
+from ..ir.views import Load, Store
 from ..lower.linearize import Phase
-from .llvm_values import type_name, zero
-from .nvidia import (
-    BUTTERFLY,
-    BUTTERFLY_OF_QUADS,
-    IS_ANY,
-    TO_TF32,
-    WARP,
-    WHOLE_WARP,
-    WIDEST,
-    copied,
-    mma_text,
-)
-from .ptx_warpgroups import SHARED, WithWarpgroups
+from .llvm_values import type_name
+from .llvm_workgroups import SHARED
+from .nvidia import BUTTERFLY, TO_TF32, WARP, WHOLE_WARP, copied, mma_text
+from .ptx_warpgroups import WithWarpgroups
 from .wgmma import FENCE, reads_shared
+from .workgroups import WIDEST
 
 __all__ = ["WithWarps"]
 
@@ -33,8 +26,8 @@ __all__ = ["WithWarps"]
 class WithWarps(WithWarpgroups):
     """A phase whose work items work together."""
 
-    def __init__(self, name: str, phase: Phase, variables: Sequence[str], contract: bool) -> None:
-        super().__init__(name, phase, variables, contract)
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, contract)
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
@@ -42,60 +35,28 @@ class WithWarps(WithWarpgroups):
     def _barrier(self, node: Node) -> None:
         if self.fences:
             self.asm(FENCE)
-        self._do("llvm.nvvm.barrier0", [])
+        self.do("llvm.nvvm.barrier0")
 
     def _commit(self, node: Node) -> None:
         """The asynchronous copies since the group before."""
         for copy in self.copies:
             self._copy(copy)
         self.copies = []
-        self._do("llvm.nvvm.cp.async.commit.group", [])
+        self.do("llvm.nvvm.cp.async.commit.group")
 
     def _wait(self, node: Node) -> None:
-        self._do("llvm.nvvm.cp.async.wait.group", [("i32", str(node.arg))])
+        self.do("llvm.nvvm.cp.async.wait.group", [("i32", str(node.arg))])
 
-    def _do(self, name: str, operands: list[tuple[str, str]]) -> None:
-        """A call of an intrinsic function that gives nothing."""
-        self.declared[f"declare void @{name}({', '.join(kind for kind, _ in operands)})"] = None
-        given = ", ".join(f"{kind} {value}" for kind, value in operands)
-        self.lines.append(f"  call void @{name}({given})")
+    def steps(self) -> Sequence[int]:
+        return BUTTERFLY
 
-    def _subgroup(self, node: Node) -> str:
-        if not node.dtype.is_bool:
-            return self._combined(node, BUTTERFLY)
-        vote = "any" if IS_ANY[node.arg] else "all"
-        (condition,) = node.src
-        operands = [("i32", _mask()), ("i1", self.value(condition))]
-        return self.call(node.dtype, f"llvm.nvvm.vote.{vote}.sync", operands)
+    def vote(self, condition: str, is_any: bool) -> str:
+        name = f"llvm.nvvm.vote.{'any' if is_any else 'all'}.sync"
+        return self.call(dtypes.bool, name, [("i32", _mask()), ("i1", condition)])
 
-    def _quad(self, node: Node) -> str:
-        return self._combined(node, BUTTERFLY_OF_QUADS)
-
-    def _combined(self, node: Node, steps: Sequence[int]) -> str:
-        """The values of lanes that are `steps` apart, step by step."""
-        dtype, value = node.dtype, self.value(operand(node))
-        for apart in steps:
-            other = self._from_word(dtype, self._shuffled(self._to_word(dtype, value), apart))
-            value = self.binary(node.arg, dtype, value, other, False)
-        return value
-
-    def _shuffled(self, word: str, apart: int) -> str:
-        """What the lane whose number differs in one bit has."""
-        operands = [("i32", _mask()), ("i32", word), ("i32", str(apart)), ("i32", str(WARP - 1))]
+    def exchanged(self, word: str, step: int) -> str:
+        operands = [("i32", _mask()), ("i32", word), ("i32", str(step)), ("i32", str(WARP - 1))]
         return self.call(dtypes.int32, "llvm.nvvm.shfl.sync.bfly.i32", operands)
-
-    def _to_word(self, dtype: DType, value: str) -> str:
-        """A value of at most 32 bits as that many."""
-        kind = type_name(dtype)
-        if dtype.is_float:
-            return self.emit(f"bitcast {kind} {value} to i32")
-        return value if dtype.bits == 32 else self.emit(f"zext {kind} {value} to i32")
-
-    def _from_word(self, dtype: DType, word: str) -> str:
-        kind = type_name(dtype)
-        if dtype.is_float:
-            return self.emit(f"bitcast i32 {word} to {kind}")
-        return word if dtype.bits == 32 else self.emit(f"trunc i32 {word} to {kind}")
 
     def _halves(self, node: Node) -> str:
         short = "bf16" if node.arg == "bfloat16" else "f16"
@@ -114,19 +75,14 @@ class WithWarps(WithWarpgroups):
         found = self.emit(f"call {fields} @{name}.p{SHARED}({pointer} {place})")
         return self.stacked(node.dtype, fields, found)
 
-    def _mma(self, node: Node) -> str:
-        return self._multiplied(node, zero(node.dtype))
-
-    def _multiplied(self, node: Node, sums: str) -> str:
-        """The sums of a product of matrices and what is there already."""
+    def multiplied(self, node: Node, sums: str) -> str:
+        if node.op is Op.WGMMA:
+            return self.added_product(node, sums)
         dtype, kind = node.dtype, type_name(node.dtype.scalar)
         words = [self.value(piece) for piece in node.src]
         if node.arg == "tf32":
             words = [self._inline("i32", f"{TO_TF32} $0, $1;", "=r,r", [("i32", w)]) for w in words]
-        lanes = [
-            self.emit(f"extractelement {type_name(dtype)} {sums}, i64 {n}")
-            for n in range(dtype.count)
-        ]
+        lanes = list(self.lanes(dtype, sums))
         letter = "f" if dtype.is_float else "r"
         code = mma_text(node.arg, "$", len(words) + len(lanes))
         operands = [*(("i32", word) for word in words), *((kind, lane) for lane in lanes)]
@@ -157,7 +113,7 @@ class WithWarps(WithWarpgroups):
         if load.is_gated:
             held = self.emit(f"select i1 {self.value(load.gate)}, i32 {size}, i32 0")
             name, operands = f"{name}.s", [*operands, ("i32", held)]
-        self._do(name, operands)
+        self.do(name, operands)
         if done is not None:
             self.close_if(done)
 

@@ -95,6 +95,10 @@ class CpuDevice:
         """Runs launches once, in order, and returns when they are done."""
         CallList(self._pool, launches).run()
 
+    def borrow_threads(self, region: int, rank: int) -> bool:
+        """Run kernels on an OpenMP runtime's threads from now on: see WorkerPool.borrow."""
+        return self._pool.borrow(region, rank)
+
     def read(self, buffer: HostBuffer, into: memoryview) -> None:
         """Copies the start of a buffer."""
         into.cast("B")[:] = buffer.view()[: into.nbytes]

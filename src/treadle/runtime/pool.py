@@ -3,8 +3,10 @@
     pool = WorkerPool(target, load, workers=3)
     pool.replay(header_address)         # without the GIL, one native call
 
-Workers start at the first phase that is worth sharing, spin briefly after each, then sleep. When
-two Python threads run at once, the second runs its calls alone: nobody waits, nothing is mixed.
+Workers start at the first phase that is worth sharing, spin briefly after each, then sleep. Beside
+a library whose own threads spin, such as PyTorch, they would share cores with these: there the pool
+borrows that library's threads. When two Python threads run at once, the second runs its calls
+alone: nobody waits, nothing is mixed.
 """
 
 from __future__ import annotations
@@ -27,6 +29,7 @@ __all__ = ["WorkerPool"]
 # Long enough to bridge what Python does between two replays, short enough to go unnoticed.
 _SPIN_NS = 200_000
 
+_Borrow = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 _Stop = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p)
 _Replay = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
@@ -68,6 +71,20 @@ class WorkerPool:
         """Ends and joins the workers until they are next needed. False while a run is under way."""
         stop = _Stop(self._library.address("treadle_pool_stop"))
         return bool(stop(self.address))
+
+    def borrow(self, region: int, rank: int) -> bool:
+        """From now on workers are another library's OpenMP threads; False while a run is under way.
+
+        `region` and `rank` are the addresses of its GOMP_parallel and omp_get_thread_num. A forked
+        child, in which that library has no threads, has workers of its own again.
+        """
+        borrow = _Borrow(self._library.address("treadle_pool_borrow"))
+        return bool(borrow(self.address, region, rank))
+
+    @property
+    def is_borrowing(self) -> bool:
+        """Whether workers are another library's threads."""
+        return bool(self._get("region"))
 
     def _get(self, field: str) -> int:
         return self._words[POOL_FIELDS[field] // 8]

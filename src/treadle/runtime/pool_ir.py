@@ -10,6 +10,9 @@ back from the end. So each share is gone through upwards, as kernels expect that
 from phase to phase it stays with those who had it, and with what their caches hold of it. A phase
 ends when `done` reaches its number of chunks; a worker that comes late finds nothing to claim and
 is waited for by nobody.
+
+Workers are threads of the pool's own. Or they are those of an OpenMP runtime, for as long as one
+run lasts: the run is then a parallel region, whose first member is the calling thread.
 """
 
 from __future__ import annotations
@@ -30,12 +33,13 @@ POOL_FIELDS = {
     "state": 0, "done": 128,
     "fn": 256, "args": 264, "vars": 272, "grid": 280, "grain": 288, "chunks": 296, "own": 304,
     "busy": 384, "stop": 512, "workers": 520, "started": 528, "spin_ns": 536,
+    "region": 544, "rank": 552,
     "sleepers": 640, "caller_waits": 648, "core": 656,
     "lock": 768, "work_signal": 896, "done_signal": 1024, "attr": 1152, "thread": 1280,
 }  # fmt: skip
 MAX_WORKERS = 1023
 POOL_BYTES = POOL_FIELDS["thread"] + 8 * MAX_WORKERS
-POOL_SYMBOLS = ("treadle_replay", "treadle_pool_stop")
+POOL_SYMBOLS = ("treadle_replay", "treadle_pool_stop", "treadle_pool_borrow")
 
 _POOL = """
 ; True while `state` shows unclaimed chunks or the pool is to stop.
@@ -182,6 +186,7 @@ out:
 ; Starts the threads at the first phase that is worth sharing; returns how many there are.
 define internal i64 @start(ptr %pool) {
 entry:
+  $region = field region
   $started = field started
   $workers = field workers
   $lock = field lock
@@ -194,7 +199,10 @@ entry:
   %started = load i64, ptr $started
   %known = icmp ne i64 %started, 0
   %nothing = icmp sle i64 %wanted, 0
-  %skip = or i1 %known, %nothing
+  %region = load ptr, ptr $region
+  %borrows = icmp ne ptr %region, null
+  %enough0 = or i1 %known, %nothing
+  %skip = or i1 %enough0, %borrows
   br i1 %skip, label %out, label %init
 init:
   store i64 1, ptr $started
@@ -236,6 +244,7 @@ entry:
   $sleepers = field sleepers
   $core = field core
   $workers = field workers
+  $started = field started
   $thread = field thread
   $lock = field lock
   $signal = field work_signal
@@ -271,8 +280,14 @@ entry:
   br i1 %any, label %rouse, label %help
 rouse:
   ; A system may wake a worker on the caller's own core, where it waits until somebody moves it.
+  %started = load i64, ptr $started
+  %is_own_thread = icmp ne i64 %started, 0
+  br i1 %is_own_thread, label %part, label %signal
+part:
   %count = load i64, ptr $workers
   call void @apart(ptr $thread, i64 %count, ptr $core)
+  br label %signal
+signal:
   call void @lock(ptr $lock)
   %useful = sub i64 %chunks, 1
   %all = icmp sge i64 %useful, %asleep
@@ -281,7 +296,7 @@ everyone:
   call void @wake_all(ptr $signal)
   br label %roused
 some:
-  %i = phi i64 [ 0, %rouse ], [ %inext, %some ]
+  %i = phi i64 [ 0, %signal ], [ %inext, %some ]
   call void @wake_one(ptr $signal)
   %inext = add i64 %i, 1
   %again = icmp slt i64 %inext, %useful
@@ -380,11 +395,8 @@ out:
 }
 
 ; Runs `n` calls in order. `times`, if not null, gets a start and an end in ns for each.
-define void @treadle_run(ptr %pool, ptr %calls, i64 %n, ptr %times) {
+define internal void @in_order(ptr %pool, ptr %calls, i64 %n, ptr %times, i1 %owner) {
 entry:
-  $busy = field busy
-  %swap = cmpxchg ptr $busy, i64 0, i64 1 seq_cst seq_cst, align 8
-  %owner = extractvalue { i64, i1 } %swap, 1
   %timed = icmp ne ptr %times, null
   br label %each
 each:
@@ -410,12 +422,142 @@ stamped:
   store i64 %end, ptr %pend
   br label %each
 out:
-  br i1 %owner, label %leave, label %gone
+  ret void
+}
+
+; Whether any phase of `n` calls is worth sharing.
+define internal i1 @is_shared(ptr %calls, i64 %n) {
+entry:
+  br label %each
+each:
+  %i = phi i64 [ 0, %entry ], [ %i, %phase ], [ %inext, %calls_on ]
+  %j = phi i64 [ 0, %entry ], [ %jnext, %phase ], [ 0, %calls_on ]
+  %more = icmp slt i64 %i, %n
+  br i1 %more, label %look, label %none
+look:
+  %call = getelementptr [4 x i64], ptr %calls, i64 %i
+  %count = load i64, ptr %call
+  %inside = icmp slt i64 %j, %count
+  br i1 %inside, label %phase, label %calls_on
+calls_on:
+  %inext = add i64 %i, 1
+  br label %each
+phase:
+  %pphases = getelementptr i64, ptr %call, i64 1
+  %phases = load ptr, ptr %pphases
+  %record = getelementptr [3 x i64], ptr %phases, i64 %j
+  %pgrid = getelementptr i64, ptr %record, i64 1
+  %grid = load i64, ptr %pgrid
+  %pgrain = getelementptr i64, ptr %record, i64 2
+  %grain = load i64, ptr %pgrain
+  %jnext = add i64 %j, 1
+  %large = icmp sgt i64 %grid, %grain
+  br i1 %large, label %some, label %each
+some:
+  ret i1 true
+none:
+  ret i1 false
+}
+
+; A member of a parallel region: the first one makes the calls, the others are its workers.
+define internal void @member(ptr %given) {
+entry:
+  %pool = load ptr, ptr %given
+  $rank = field rank
+  $stop = field stop
+  $lock = field lock
+  $signal = field work_signal
+  %rank = load ptr, ptr $rank
+  %mine = call i32 %rank()
+  %is_first = icmp eq i32 %mine, 0
+  br i1 %is_first, label %lead, label %help
+lead:
+  %pcalls = getelementptr i64, ptr %given, i64 1
+  %calls = load ptr, ptr %pcalls
+  %pn = getelementptr i64, ptr %given, i64 2
+  %n = load i64, ptr %pn
+  %ptimes = getelementptr i64, ptr %given, i64 3
+  %times = load ptr, ptr %ptimes
+  call void @in_order(ptr %pool, ptr %calls, i64 %n, ptr %times, i1 true)
+  call void @lock(ptr $lock)
+  store atomic i64 1, ptr $stop seq_cst, align 8
+  call void @wake_all(ptr $signal)
+  call void @unlock(ptr $lock)
+  ret void
+help:
+  call ptr @worker(ptr %pool)
+  ret void
+}
+
+define void @treadle_run(ptr %pool, ptr %calls, i64 %n, ptr %times) {
+entry:
+  $busy = field busy
+  $region = field region
+  $workers = field workers
+  $stop = field stop
+  %given = alloca [4 x i64], align 8
+  %swap = cmpxchg ptr $busy, i64 0, i64 1 seq_cst seq_cst, align 8
+  %owner = extractvalue { i64, i1 } %swap, 1
+  br i1 %owner, label %mine, label %alone
+alone:
+  call void @in_order(ptr %pool, ptr %calls, i64 %n, ptr %times, i1 false)
+  ret void
+mine:
+  %region = load ptr, ptr $region
+  %borrows = icmp ne ptr %region, null
+  br i1 %borrows, label %judge, label %own
+judge:
+  %shared = call i1 @is_shared(ptr %calls, i64 %n)
+  br i1 %shared, label %together, label %own
+own:
+  call void @in_order(ptr %pool, ptr %calls, i64 %n, ptr %times, i1 true)
+  br label %leave
+together:
+  store ptr %pool, ptr %given
+  %pcalls = getelementptr i64, ptr %given, i64 1
+  store ptr %calls, ptr %pcalls
+  %pn = getelementptr i64, ptr %given, i64 2
+  store i64 %n, ptr %pn
+  %ptimes = getelementptr i64, ptr %given, i64 3
+  store ptr %times, ptr %ptimes
+  %others = load i64, ptr $workers
+  %members = add i64 %others, 1
+  %members32 = trunc i64 %members to i32
+  ; It returns when all members have: no worker looks at the pool any more.
+  call void %region(ptr @member, ptr %given, i32 %members32, i32 0)
+  store atomic i64 0, ptr $stop seq_cst, align 8
+  br label %leave
 leave:
   store atomic i64 0, ptr $busy seq_cst, align 8
-  br label %gone
-gone:
   ret void
+}
+
+; From now on workers are threads of an OpenMP runtime: `region` is its GOMP_parallel, `rank` its
+; omp_get_thread_num. 0 if a run is under way, else 1.
+define i64 @treadle_pool_borrow(ptr %pool, ptr %region, ptr %rank) {
+entry:
+  $busy = field busy
+  $region = field region
+  $rank = field rank
+  $lock = field lock
+  $work = field work_signal
+  $done = field done_signal
+  $attr = field attr
+  %stopped = call i64 @treadle_pool_stop(ptr %pool)
+  %could = icmp ne i64 %stopped, 0
+  br i1 %could, label %claim, label %refuse
+claim:
+  %swap = cmpxchg ptr $busy, i64 0, i64 1 seq_cst seq_cst, align 8
+  %owner = extractvalue { i64, i1 } %swap, 1
+  br i1 %owner, label %set, label %refuse
+set:
+  call void @init(ptr $lock, ptr $work, ptr $done, ptr $attr)
+  store ptr %rank, ptr $rank
+  store ptr %region, ptr $region
+  store atomic i64 0, ptr $busy seq_cst, align 8
+  ret i64 1
+refuse:
+  ret i64 0
 }
 
 ; `treadle_run` with its four arguments read from memory: one pointer is cheaper to pass from

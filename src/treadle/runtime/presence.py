@@ -15,12 +15,16 @@ import contextlib
 import functools
 import os
 import weakref
+from collections import deque
+from collections.abc import Iterable
 from typing import Protocol
 
 from treadle.errors import DeviceError
 from treadle.forks import before_forks
 
-__all__ = ["Presence", "finish_first"]
+__all__ = ["Launching", "Presence", "finish_first"]
+
+_MOST_NAMES = 64  # of kernels that may still run
 
 
 class Presence:
@@ -46,6 +50,22 @@ class Presence:
             )
         if self.lost is not None:
             raise DeviceError(self.lost)
+
+
+class Launching(Presence):
+    """A device whose launches return before kernels have run: a later error may be of any."""
+
+    def __init__(self, name: str, driver: str) -> None:
+        super().__init__(name, driver)
+        self._running: deque[str] = deque(maxlen=_MOST_NAMES)
+
+    def launched(self, names: Iterable[str]) -> None:
+        """Kernels have been started, and may fail from now on."""
+        self._running.extend(names)
+
+    def finished(self) -> None:
+        """Everything that was started has come to its end."""
+        self._running.clear()
 
 
 class _Working(Protocol):

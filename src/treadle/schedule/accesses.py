@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import dataclass
 
-from ..ir.loops import closed_ranges, free_ranges, loop_size
+from ..ir.loops import closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
@@ -84,7 +84,7 @@ def _walk(place: Node, loops: tuple[Node, ...], inner: list[Node], memory: objec
     terms, _ = linear_terms(place)
     across = terms.pop(loops[-1], 0) if loops else 0
     along = [terms.pop(r, 0) for r in inner]
-    depends = any(r in loops[-1:] or r in inner for term in terms for r in free_ranges(term)[term])
+    depends = any(r in loops[-1:] or r in inner for term in terms for r in ranges_of(term))
     if depends or (not inner and across not in (0, 1)):
         return [(memory, place)]
     if 1 in along:

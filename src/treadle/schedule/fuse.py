@@ -303,8 +303,6 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
     position, offset = unwindow_index(arg, index[arg.axis], loops[0])
     position, offset = simplify(position), simplify(offset)
     inside = (position >= 0) & (position < operand(node).shape[arg.axis])
-    if arg.dilation > 1 and arg.stride > 1:
-        inside = inside & (position * arg.stride + offset * arg.dilation).eq(index[arg.axis])
     inside = inside & (offset >= 0) & (offset < arg.size)
     inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
     return tuple(inner), simplify(inside)

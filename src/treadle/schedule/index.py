@@ -29,10 +29,11 @@ TRUE = Node.const(dtypes.bool, True)
 
 
 def flat_index(index: Index, shape: Shape) -> Node:
-    """The row-major element number of `index` in `shape`."""
+    """The row-major element number of `index` in `shape`; axes of one element count for nothing."""
     total = Node.index(0)
-    for position, stride in zip(index, strides_of(shape), strict=True):
-        total = total + position * as_index(stride)
+    for position, size, stride in zip(index, shape, strides_of(shape), strict=True):
+        if not same_size(size, 1):
+            total = total + position * as_index(stride)
     return total
 
 
@@ -156,21 +157,28 @@ def _window(view: Node, index: Index) -> tuple[Index, Node]:
 
 def unwindow_steps(arg: WindowArg, place: Node) -> int:
     """How many offsets into a window can lie at `place` of what an UNWINDOW gives."""
-    return arg.size if arg.dilation > 1 else _residues(arg, place).steps
+    return _residues(arg, place).steps
 
 
 def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]:
     """(number of the window, offset into it) that step `step` of an UNWINDOW adds to `place`.
 
-    Either may lie outside of its range. With strides and without dilation, steps go through the
-    offsets of one residue class alone: out[2 q + p] = sum over j of in[q - j, 2 j + p]. The window
-    does not depend on p, so the places between two strides share what they read.
+    Either may lie outside of its range. Stride and dilation have no factor in common (see
+    spread_windows.py). Steps go through the offsets of one residue class alone:
+
+        out[2 q + p] = sum over j of in[q - j, 2 j + p]             stride 2
+        out[2 q + p] = sum over j of in[q - p - 3 j, 2 j + p]       stride 2, dilation 3
+
+    Without dilation the window does not depend on p, so the places between two strides share what
+    they read.
     """
-    if arg.dilation > 1:
-        return (place - step * arg.dilation) // arg.stride, step
-    at = _residues(arg, place)
-    first = at.place % arg.stride + at.shift
-    return at.place // arg.stride + at.ahead - step, first + step * arg.stride
+    stride, gap, at = arg.stride, arg.dilation, _residues(arg, place)
+    window = at.place // stride + at.ahead - step * gap
+    residue = at.place % stride + at.shift
+    if gap == 1:
+        return window, residue + step * stride
+    first = residue * pow(gap, -1, stride) % stride
+    return window + (residue - first * gap) // stride, first + step * stride
 
 
 class _Residues(NamedTuple):
@@ -188,7 +196,7 @@ def _residues(arg: WindowArg, place: Node) -> _Residues:
     ahead = -(-rest // arg.stride)
     shift = rest - ahead * arg.stride
     steps = -(-arg.size // arg.stride)
-    if (arg.size - 1 - shift) // arg.stride + 1 > steps:
+    if arg.dilation > 1 or (arg.size - 1 - shift) // arg.stride + 1 > steps:
         return _Residues(place, 0, 0, steps)
     return _Residues(place - rest, shift, ahead, steps)
 

@@ -54,7 +54,8 @@ def keeping_of(target: Target | None) -> Keeping | None:
     """Which kernels may keep rows, as far as the target says."""
     if target is None or target.workgroup is None:
         return EVERYWHERE
-    return Keeping(gain=FUSED_GAIN) if target.matrix_units else None
+    attends = any(unit.load is not None for unit in target.matrix_units)
+    return Keeping(gain=FUSED_GAIN) if attends else None
 
 
 def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | None:

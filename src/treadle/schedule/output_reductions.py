@@ -16,7 +16,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.loops_alike import (
     is_elementwise,
     is_image,
@@ -221,7 +221,7 @@ def _bytes(accesses: Iterable[Node]) -> Iterator[int]:
     for node in accesses:
         value = Store.of(node).value if node.op is Op.STORE else node
         index = Access.of(node).index
-        yield value.dtype.itemsize * loop_size(*free_ranges(index)[index])
+        yield value.dtype.itemsize * loop_size(*ranges_of(index))
 
 
 def _with_stored(output: Node, total: Node, loops: dict[Node, Node]) -> Node:

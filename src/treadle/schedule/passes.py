@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from ..ir.choices import choices_of
 from ..ir.node import Node
-from ..ir.rules.index import remembered
+from ..ir.remembered import remembered
 from ..target import Target
 from .draft import Draft
 from .kernel import Kernel
@@ -34,6 +34,7 @@ from .revisions import (
 )
 from .scans import cut_long_scans
 from .sorts import expand_sorts
+from .spread_windows import spread_windows
 
 __all__ = ["schedule"]
 
@@ -44,6 +45,8 @@ PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
     fold_empty_loops,
     # Sorts become scans, scatters and distributions, which have kernels.
     expand_sorts,
+    # Kernels know windows whose stride and dilation have no factor in common.
+    spread_windows,
     # Before outputs are copies: a value that is kept for its own sake stays where it is.
     store_in_place,
     # An output that is no computation is a copy, which a kernel makes.

@@ -18,6 +18,7 @@ from .plan import (
     COSTLY,
     FACTOR,
     LEAVES,
+    PRODUCT,
     STORED,
     Demand,
     Kept,
@@ -34,6 +35,7 @@ OPS_ABOVE_PRODUCT = 20
 SMALL_WORK = 1 << 15
 MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
+_PADDING = "most of what its kernel would compute is padding, or the same again"
 _NO_PRODUCTS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.GATHER))
 
 
@@ -53,6 +55,8 @@ def decision_on(
         return Decision(node, True, "it is an output", is_output=True)
     if node.op in STORED:
         return Decision(node, True, f"{node.op.name.lower()} has memory of its own")
+    if node.op is Op.SHRINK and any(_is_mostly_padding(node, d) for d in demands):
+        return Decision(node, True, _PADDING)
     if node.op in MOVEMENT or node.op in SAME:
         return Decision(node, False, "it is another view of its source")
     if node.op in (Op.REDUCE, Op.UNWINDOW):
@@ -65,6 +69,8 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
     groups = {d.group for d in demands}
     if _is_widened(node):
         return None  # better stored as it was before
+    if all(d.heavy == PRODUCT for d in demands):
+        return None  # it is larger than the factors, which are stored if they are worth it
     if any(d.dynamic for d in demands) and weight.ops > 0:
         return "it is read at positions that are not known in advance"
     if len(demands) == 1 and _is_read_often(node, demands[0]) and _is_epilogue(node):
@@ -222,6 +228,8 @@ def _why_store_reduce(node: Node, demands: list[Demand]) -> str | Claim | None:
     if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
         return "a matmul-like reduction is a kernel of its own"
     if used == ranges_in(home.ranges):
+        if _is_mostly_padding(node, demand):
+            return _PADDING
         return _in_epilogue(home, heavy, demand)
     return _in_row(node, home, used, heavy)
 
@@ -264,9 +272,26 @@ def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str |
     return Claim(home, used)
 
 
+def _is_mostly_padding(node: Node, demand: Demand) -> bool:
+    """Whether a kernel would compute the sums of `node` for twice as many results as there are."""
+    used = ranges_in(demand.index)
+    is_all = used == ranges_in(demand.home.ranges) and not demand.body
+    is_more = loop_size(*used) >= 2 * _elements(node)
+    return is_all and is_more and _steps_below(node) >= MIN_NESTED_REDUCE
+
+
+def _steps_below(node: Node) -> int:
+    """The steps of a reduction, and of those that it is made of directly; 1 for anything else."""
+    steps = 1
+    while node.op in MOVEMENT or node.op in (Op.REDUCE, Op.UNWINDOW):
+        steps *= 1 if node.op in MOVEMENT else _reduce_size(node)
+        node = operand(node)
+    return steps
+
+
 def _reduce_size(node: Node) -> int:
     if node.op is Op.UNWINDOW:
-        return node.arg.size
+        return -(-node.arg.size // node.arg.stride)
     total = 1
     for axis in node.arg.axes:
         total *= size_max(operand(node).shape[axis])

@@ -1,12 +1,14 @@
 """What a device can do, as plain data: `Target`, by name, by arch string, or for this machine."""
 
-from treadle.target.amd_units import CDNA3, RDNA3, RDNA4
+from treadle.target.amd import AMD_CHIPS, amd_target
+from treadle.target.amd_units import CDNA2, CDNA3, CDNA4, RDNA3, RDNA4
 from treadle.target.apple_units import SIMDGROUP
 from treadle.target.arch import X86_CPUS, cpu_names
 from treadle.target.data import Target, Workgroup
 from treadle.target.fma_units import FEW_REGISTERS, vector_unit, work_item_unit
 from treadle.target.host import available_cores, host_target, third_level_caches
 from treadle.target.matrix import (
+    LINE_PADDING,
     Digit,
     Fragment,
     Levels,
@@ -20,7 +22,6 @@ from treadle.target.matrix import (
 from treadle.target.nvidia import NVIDIA_ARCHITECTURES, nvidia_target
 from treadle.target.nvidia_units import (
     LDMATRIX,
-    LINE_PADDING,
     MMA,
     RESERVED,
     WGMMA,
@@ -30,9 +31,10 @@ from treadle.target.nvidia_units import (
 from treadle.target.parse import TARGET_NAMES, parse_target
 
 __all__ = [
-    "CDNA3", "FEW_REGISTERS", "LDMATRIX", "LINE_PADDING", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3",
-    "RDNA4", "RESERVED", "SIMDGROUP", "TARGET_NAMES", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "Digit",
-    "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target", "Tiling",
-    "Workgroup", "available_cores", "cpu_names", "fragment", "host_target", "mma_fragments",
-    "nvidia_target", "parse_target", "third_level_caches", "vector_unit", "work_item_unit",
+    "AMD_CHIPS", "CDNA2", "CDNA3", "CDNA4", "FEW_REGISTERS", "LDMATRIX", "LINE_PADDING", "MMA",
+    "NVIDIA_ARCHITECTURES", "RDNA3", "RDNA4", "RESERVED", "SIMDGROUP", "TARGET_NAMES", "WGMMA",
+    "WGMMA_ROWS", "X86_CPUS", "Digit", "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part",
+    "SwizzledRows", "Target", "Tiling", "Workgroup", "amd_target", "available_cores",
+    "cpu_names", "fragment", "host_target", "mma_fragments", "nvidia_target", "parse_target",
+    "third_level_caches", "vector_unit", "work_item_unit",
 ]  # fmt: skip

@@ -58,6 +58,7 @@ X86_CPUS: dict[str, frozenset[str]] = {
     **dict.fromkeys(("znver4", "znver5"), _BF16 | _VBMI),
     **dict.fromkeys(("sapphirerapids", "graniterapids"), _BF16 | _VBMI | {"avx512fp16"}),
 }
+_HALVE_VECTORS = frozenset({"znver4"})  # their units are 32 bytes wide, their registers 64
 # The newest older CPU of which each has all instructions, for compilers that do not know it yet.
 _OLDER = {
     "znver5": "znver4", "znver4": "znver3", "znver3": "znver2", "znver2": "znver1",
@@ -145,6 +146,7 @@ def x86_target(cpu: str, words: tuple[str, ...] = ()) -> Target:
         least_shuffled=1 if "avx512vbmi" in present else 2 if "avx512bw" in present else 4,
         has_scale=wide,
         has_fma="fma" in present,
+        halves_vectors=wide and cpu in _HALVE_VECTORS,
     )
 
 

@@ -59,6 +59,8 @@ class Target:
     Elements of `least_shuffled` bytes or more can be moved anywhere in a vector by one instruction;
     `has_scale` says that one multiplies whole vectors by powers of two that other vectors hold,
     `has_fma` that one multiplies and adds; without it a product needs a register until it is added.
+    `halves_vectors`: the widest vectors are computed in two halves, so half a vector takes half of
+    the time.
 
     `workgroup` is None where workers take slices of a grid, as on a CPU. `max_buffers` is how many
     pieces of memory one phase of a kernel can have (None: any number), `max_binding` how many
@@ -89,6 +91,7 @@ class Target:
     least_shuffled: int = 4
     has_scale: bool = False
     has_fma: bool = True
+    halves_vectors: bool = False
     l1: int = 32 << 10
     l2: int = 512 << 10
     l3: int = 8 << 20

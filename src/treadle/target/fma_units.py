@@ -22,6 +22,7 @@ __all__ = ["FEW_REGISTERS", "vector_unit", "work_item_unit"]
 Pair = tuple[int, int]
 
 MOST_ROWS, MOST_VECTORS = 16, 4
+MOST_HALVES, SPEED_OF_HALVES = 6, 0.5  # vectors of half the lanes
 FEW_REGISTERS = 4  # that hold no sums
 ONE = (1, 1)
 
@@ -33,18 +34,28 @@ MOST_BUFFERS = 3
 def vector_unit(target: Target, dtype: DType, each: Pair | None = None) -> MatrixUnit:
     """The vectors of a processor; a tile has `each` rows and vectors, if that is given."""
     lanes = min(max(2, target.vector_bytes // dtype.itemsize), target.max_lanes)
-    return _of_vectors(dtype, lanes, target.vector_registers - FEW_REGISTERS, each)
+    registers = target.vector_registers - FEW_REGISTERS
+    return _of_vectors(dtype, lanes, registers, target.halves_vectors, each)
 
 
 @lru_cache
-def _of_vectors(dtype: DType, lanes: int, registers: int, each: Pair | None) -> MatrixUnit:
-    several = [
+def _of_vectors(
+    dtype: DType, lanes: int, registers: int, halves: bool, each: Pair | None
+) -> MatrixUnit:
+    levels = [Levels((1, lanes), one, ONE) for one in ([each] if each else _tiles_in(registers))]
+    if halves and not each:
+        narrow = _tiles_in(registers, MOST_HALVES)
+        levels += [Levels((1, lanes // 2), one, ONE, SPEED_OF_HALVES) for one in narrow]
+    return _unit(dtype, lanes, Tiling(tuple(levels), "loads", tuple(range(1, MOST_ROWS + 1))))
+
+
+def _tiles_in(registers: int, most: int = MOST_VECTORS) -> list[Pair]:
+    """Rows, and vectors up to `most`, that so many registers hold."""
+    return [
         (rows, vectors)
-        for vectors in range(1, MOST_VECTORS + 1)
+        for vectors in range(1, most + 1)
         for rows in range(1, min(MOST_ROWS, registers // vectors) + 1)
     ]
-    levels = tuple(Levels((1, lanes), one, ONE) for one in ([each] if each else several))
-    return _unit(dtype, lanes, Tiling(levels, "loads", tuple(range(1, MOST_ROWS + 1))))
 
 
 def work_item_unit(workgroup: Workgroup, dtype: DType) -> MatrixUnit:

@@ -24,11 +24,13 @@ if TYPE_CHECKING:
     from treadle.dtype import DType
 
 __all__ = [
-    "Digit", "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Tiling",
-    "fragment",
+    "LINE_PADDING", "Digit", "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part",
+    "SwizzledRows", "Tiling", "fragment",
 ]  # fmt: skip
 
 WORD = 4  # bytes of a register
+# Bytes behind a line of words: four lines of neighbouring words are in different banks then.
+LINE_PADDING = 32
 
 
 class Digit(NamedTuple):
@@ -268,8 +270,9 @@ class MatrixUnit:
     `x`, `y` and `out` say which lane holds what: lanes of one subgroup, or of four together.
     Units with `memory` read factors from shared memory by themselves, y always and x if it is not
     held; they compute fewer `columns`, too. Without `out` a unit is opaque: it loads and stores
-    matrices itself, and nobody knows which lane holds what. `tiling` says which tiles a
-    product has on it, None for none yet.
+    matrices itself, and nobody knows which lane holds what. `load` brings words of factors from
+    shared memory, without it work items read their own. `tiling` says which tiles a product has on
+    it, None for none yet.
     """
 
     name: str
@@ -283,6 +286,7 @@ class MatrixUnit:
     y: Fragment | None = None
     out: Fragment | None = None
     memory: SwizzledRows | None = None
+    load: MatrixLoad | None = None
     tiling: Tiling | None = None
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from treadle.dtype import dtypes
 from treadle.target.matrix import (
+    LINE_PADDING,
     Fragment,
     Levels,
     MatrixLoad,
@@ -21,12 +22,10 @@ from treadle.target.matrix import (
     fragment,
 )
 
-__all__ = ["LDMATRIX", "LINE_PADDING", "MMA", "RESERVED", "WGMMA", "WGMMA_ROWS", "mma_fragments"]
+__all__ = ["LDMATRIX", "MMA", "RESERVED", "WGMMA", "WGMMA_ROWS", "mma_fragments"]
 
 BYTES = 32  # of a row of x
 RESERVED = 1 << 10  # bytes of shared memory that each workgroup has besides
-# Bytes behind a line of words: four lines of neighbouring words are in different banks then.
-LINE_PADDING = 32
 
 # ldmatrix: 8 x 8 elements of two bytes, two in a word.
 LDMATRIX = MatrixLoad(8, 16, fragment("mk", "k4 m8", ""))
@@ -80,7 +79,9 @@ def _mma(kind: str) -> MatrixUnit:
     name = f"mma.sync.aligned.m16n8k{steps}.row.col.{total}.{word}.{word}.{total}"
     x, y, out = mma_fragments(16, steps, dtype.bits)
     tiling = replace(_MMA_TILES, padding=LINE_PADDING) if dtype.itemsize == 4 else _MMA_TILES
-    return MatrixUnit(kind, name, dtype, sums, 16, 8, steps, x, y, out, tiling=tiling)
+    return MatrixUnit(
+        kind, name, dtype, sums, 16, 8, steps, x, y, out, load=LDMATRIX, tiling=tiling
+    )
 
 
 def _wgmma(kind: str) -> MatrixUnit:
@@ -92,7 +93,9 @@ def _wgmma(kind: str) -> MatrixUnit:
     x = fragment("mk", f"k4:{each} m8 m4:16", f"k{each} m2:8 k2:{4 * each}")
     out = fragment("mn", "n4:2 m8 m4:16", "n2 m2:8 n32:8")
     tiles = _WGMMA_TILES
-    return MatrixUnit(kind, name, dtype, sums, 64, 256, steps, x, None, out, WGMMA_ROWS, tiles)
+    return MatrixUnit(
+        kind, name, dtype, sums, 64, 256, steps, x, None, out, WGMMA_ROWS, tiling=tiles
+    )
 
 
 MMA = {kind: _mma(kind) for kind in _KINDS}

@@ -38,13 +38,10 @@ def unwindows(x: T, kernel: Sequence[int], stride: Sizes, dilation: Sizes, extra
     result, first = x, x.ndim - 2 * rank
     for i in reversed(range(rank)):
         count = result.shape[first + i]
-        extent = (count - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1
+        extent = (count - 1) * steps[i] + gaps[i] * (kernel[i] - 1) + 1 + more[i]
         arg = WindowArg(first + i, kernel[i], steps[i], gaps[i], extent)
         node = Node(Op.UNWINDOW, result.dtype, (result.node,), arg)
         result = result._result(node)
-        grow = [(0, 0)] * result.ndim
-        grow[first + i] = (0, more[i])
-        result = result._padded(grow)
     return result
 
 

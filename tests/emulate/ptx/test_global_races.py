@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from treadle.emulate.ptx.execute import Program
-from treadle.emulate.ptx.launch_shadow import LaunchShadow
-from treadle.emulate.ptx.machine import Region
+from treadle.emulate.simt.launch_shadow import LaunchShadow
+from treadle.emulate.simt.machine import Region
 from treadle.runtime.cuda.driver import DriverError
 
 

@@ -70,7 +70,7 @@ def test_a_row_on_its_way_out_is_not_written_before_the_wait(gpu):
 
 
 def test_bytes_that_never_come_are_waited_for(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 50)
+    monkeypatch.setattr("treadle.emulate.simt.execute.TURNS", 50)
     text = BULK.replace("EXPECTED", "528")
     with pytest.raises(DriverError, match="does not end"):
         gpu.launch(text, "k", 1, 128, np.zeros(128, "u4"), np.zeros(128, "u4"))

@@ -4,7 +4,9 @@ import numpy as np
 import pytest
 
 from treadle.emulate.cuda import EmulatedDriver
-from treadle.emulate.ptx import execute
+from treadle.emulate.ptx.front_end import PTX
+from treadle.emulate.simt import execute
+from treadle.emulate.simt.support import support_symbols
 from treadle.runtime.cuda.driver import DriverError
 
 HEAD = ".version 8.6\n.target sm_90\n.address_size 64\n"
@@ -287,7 +289,7 @@ def test_writes_of_vectors_are_compared_word_by_word(gpu):
 
 
 def test_a_kernel_that_never_ends_is_stopped(gpu, monkeypatch):
-    monkeypatch.setattr("treadle.emulate.ptx.execute.TURNS", 20)
+    monkeypatch.setattr("treadle.emulate.simt.execute.TURNS", 20)
     with pytest.raises(DriverError, match="does not end") as caught:
         gpu.launch(kernel("A: bra A;"), "k", 1, 32, np.zeros(1, "u4"))
     assert caught.value.code == "CUDA_ERROR_LAUNCH_TIMEOUT"
@@ -314,4 +316,28 @@ def test_a_kernel_imports_no_function_that_it_does_not_call(run, monkeypatch):
     numbers = np.arange(32, dtype=np.int32)
     found = run("add.s32 %d, %a, %b;", numbers, numbers, out=np.int32)
     np.testing.assert_array_equal(found, 2 * numbers)
-    assert 0 < len(imported[-1]) < len(execute.SUPPORT_SYMBOLS) // 4
+    assert 0 < len(imported[-1]) < len(support_symbols(PTX)) // 4
+
+
+def test_threads_of_a_warp_may_access_different_spaces_by_generic_addresses(gpu):
+    """Odd threads global memory, even ones shared memory, in one instruction."""
+    code = """.shared .align 4 .b8 tile[128];
+        mov.u32 %r0, %tid.x; mul.wide.u32 %x1, %r0, 4; add.u64 %x2, %x0, %x1;
+        mov.u64 %x3, tile; cvta.shared.u64 %x3, %x3; add.u64 %x3, %x3, %x1;
+        and.b32 %r1, %r0, 1; setp.eq.u32 %p0, %r1, 1; selp.b64 %x4, %x2, %x3, %p0;
+        add.u32 %r2, %r0, 100; st.u32 [%x4], %r2; ld.u32 %r3, [%x4];
+        add.u64 %x2, %x2, 128; st.global.u32 [%x2], %r3;"""
+    (found,) = gpu.launch(kernel(code), "k", 1, 32, np.zeros(64, np.uint32))
+    threads = np.arange(32)
+    np.testing.assert_array_equal(found[:32], np.where(threads % 2, threads + 100, 0))
+    np.testing.assert_array_equal(found[32:], threads + 100)
+
+
+def test_a_register_of_eight_bits_lives_across_a_branch(gpu):
+    code = """.reg .b8 %q; mul.wide.u32 %x1, %r0, 4; add.u64 %x2, %x0, %x1;
+        ld.global.u8 %q, [%x2]; add.u32 %r3, %r0, 256; setp.lt.u32 %p0, %r0, 7; @%p0 bra L;
+        add.u32 %r3, %r3, 512; L: st.global.u32 [%x2], %r3; st.global.u8 [%x2], %q;"""
+    given = np.arange(32, dtype=np.uint32) + 64
+    (found,) = gpu.launch(kernel(code), "k", 1, 32, given)
+    threads = np.arange(32)
+    np.testing.assert_array_equal(found, np.where(threads < 7, 256, 768) + threads + 64)

@@ -71,7 +71,7 @@ if not runtime.facts.has_watchdog:
     print("this GPU has no display's watchdog, so no launch is ever timed out")
     sys.exit(77)
 if runtime.is_software:
-    from treadle.emulate.ptx import execute
+    from treadle.emulate.simt import execute
     execute.TURNS = 50
 fails(lambda: launch("{ L: bra L; }", 1 << 20), DeviceError, "CUDA_ERROR_LAUNCH_TIMEOUT", "k")
 is_broken()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeAlias
 
 from .findings import Findings
 
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from ...tensor import Tensor
 
 __all__ = ["run"]
+
+_Numbers: TypeAlias = "np.ndarray | list[float]"
 
 _ROUNDS = 5
 
@@ -26,7 +28,7 @@ def run(findings: Findings) -> None:
         findings.check(f"{device}: independent kernels", lambda d=device: _branches(d))
 
 
-def _compare(found: Any, expected: Any) -> None:
+def _compare(found: _Numbers, expected: _Numbers | float) -> None:
     import numpy as np
 
     np.testing.assert_allclose(found, expected, rtol=2e-5, atol=1e-5)

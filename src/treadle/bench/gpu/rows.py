@@ -6,7 +6,7 @@ Arrays are larger than any GPU's cache, so that rows which are bound by memory s
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from ..work import Bar, Form, Input, Work
 
@@ -16,6 +16,8 @@ CUBLAS, FLASH = Bar(("torch",), 0.8), Bar(("torch",), 0.7)
 COPY = Bar((), 0.9)
 GRAPH = Bar(("torch graph",), 0.909)  # 1.1 times as long
 _BYTES = {"float32": 4, "bfloat16": 2}
+
+Array: TypeAlias = Any  # of either side's, and `lib` the side itself
 
 
 def gpu_works(small: bool) -> list[Work]:
@@ -40,11 +42,11 @@ def gpu_works(small: bool) -> list[Work]:
     return [replace(row, repeat=1) for row in rows] if small else rows
 
 
-def _product(_: object, a: Any, b: Any) -> Any:
+def _product(_: object, a: Array, b: Array) -> Array:
     return a @ b
 
 
-def _product_tf32(lib: Any, a: Any, b: Any) -> Any:
+def _product_tf32(lib: Array, a: Array, b: Array) -> Array:
     return lib.matmul_tf32(a, b)
 
 
@@ -61,7 +63,7 @@ def _attention(tokens: int, causal: bool) -> Work:
     shape = (batch, heads if tokens > 64 else 2, tokens, width)
     flops = 4.0 * batch * shape[1] * tokens**2 * width / (2 if causal else 1)
 
-    def form(lib: Any, q: Any, k: Any, v: Any) -> Any:
+    def form(lib: Array, q: Array, k: Array, v: Array) -> Array:
         return lib.attention(q, k, v, causal)
 
     name = "attention " + "x".join(map(str, shape)) + ", causal" * causal
@@ -76,7 +78,7 @@ def _row(name: str, n: int, form: Form, vectors: int = 0, dtype: str = "float32"
 
 
 def _sum(n: int, axis: int | None) -> Work:
-    def form(_: object, x: Any) -> Any:
+    def form(_: object, x: Array) -> Array:
         return x.sum(axis)
 
     name = f"sum{'' if axis is None else f' axis {axis}'} {n}x{n}"
@@ -87,7 +89,7 @@ def _graph(kernels: int) -> Work:
     """Bytes: a few thousand, so that it is launches that count."""
     amount, size = 8.0 * kernels, 1024
 
-    def form(lib: Any, x: Any) -> Any:
+    def form(lib: Array, x: Array) -> Array:
         return lib.steps(x, kernels)
 
     name = f"graph of {kernels} small kernels"

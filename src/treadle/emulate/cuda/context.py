@@ -8,21 +8,22 @@ import itertools
 import threading
 import time
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.cuda.memory import DeviceMemory
 from treadle.emulate.cuda.module import EmulatedKernel, EmulatedModule, pack_arguments, refused
 from treadle.emulate.cuda.tensor_maps import encoded
-from treadle.emulate.ptx.execute import EmulationFault, Program
-from treadle.emulate.ptx.machine import Fault
+from treadle.emulate.ptx.execute import Program
 from treadle.emulate.ptx.syntax import PTXError, Variable
+from treadle.emulate.simt.faults import EmulationFault
+from treadle.emulate.simt.machine import Fault
 from treadle.forks import fork_safe
 from treadle.runtime.cuda.driver import DriverError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from treadle.emulate.ptx.execute import CompileIR
+    from treadle.emulate.simt.execute import CompileIR
     from treadle.runtime.cuda.driver import (
         Argument,
         Context,
@@ -34,7 +35,7 @@ if TYPE_CHECKING:
 __all__ = ["EmulatedContext"]
 
 # CUDA's names for what stops a kernel on hardware; what only a checker sees is a launch failure.
-_CODES = {
+_CODES: dict[int, str] = {
     Fault.GLOBAL: "CUDA_ERROR_ILLEGAL_ADDRESS", Fault.SHARED: "CUDA_ERROR_ILLEGAL_ADDRESS",
     Fault.LOCAL: "CUDA_ERROR_ILLEGAL_ADDRESS", Fault.MISALIGNED: "CUDA_ERROR_MISALIGNED_ADDRESS",
     Fault.ASSERT: "CUDA_ERROR_ASSERT", Fault.TRAP: "CUDA_ERROR_LAUNCH_FAILED",
@@ -237,11 +238,11 @@ class EmulatedContext:
 
     def launch(
         self,
-        kernel: Any,
+        kernel: EmulatedKernel,
         grid: Dim,
         block: Dim,
         shared: int,
-        stream: Any,
+        stream: object,
         args: Sequence[Argument],
     ) -> None:
         self._check("cuLaunchKernel")
@@ -280,7 +281,7 @@ class EmulatedContext:
 
     # -- order: everything has happened when a call returns
 
-    def new_stream(self) -> Any:
+    def new_stream(self) -> int:
         self._check("cuStreamCreate")
         return next(self._streams)
 
@@ -324,8 +325,8 @@ class EmulatedContext:
     def add_kernel(
         self,
         graph: _Graph,
-        after: Sequence[Any],
-        kernel: Any,
+        after: Sequence[int],
+        kernel: EmulatedKernel,
         grid: Dim,
         block: Dim,
         shared: int,

@@ -27,7 +27,7 @@ from treadle.target import available_cores, host_target
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from treadle.emulate.ptx.execute import CompileIR
+    from treadle.emulate.simt.execute import CompileIR
     from treadle.runtime.cuda.driver import DeviceFacts
 
 __all__ = ["EmulatedDriver"]

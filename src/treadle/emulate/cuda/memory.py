@@ -9,7 +9,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 
-from treadle.emulate.ptx.machine import Region
+from treadle.emulate.simt.machine import Region
 
 __all__ = ["DeviceMemory"]
 

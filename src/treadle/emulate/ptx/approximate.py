@@ -19,7 +19,7 @@ from treadle.emulate.ptx.floating import (
     to_float,
     widen,
 )
-from treadle.emulate.ptx.lanewise import lanewise
+from treadle.emulate.simt.lanewise import lanewise
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers

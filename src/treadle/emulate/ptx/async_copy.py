@@ -11,14 +11,9 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.async_support import QUEUE_BYTES
 from treadle.emulate.ptx.emit import lanes, splat
-from treadle.emulate.ptx.memory import (
-    address_lanes,
-    copy_hint,
-    data_place,
-    load,
-    set_addresses,
-)
+from treadle.emulate.ptx.memory import address_lanes, copy_hint
 from treadle.emulate.ptx.syntax import Immediate
+from treadle.emulate.simt.accesses import load, set_addresses, set_data
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -75,10 +70,10 @@ def _copy_in(e: Emitter, item: Instruction, m: Modifiers) -> None:
         values = [_first_bytes(e, value, kept, 4 * i) for i, value in enumerate(values)]
     set_addresses(e, address_lanes(e, target))
     for part, value in enumerate(values):
-        e.do(f"store {lanes(32)} {value}, ptr {data_place(e, 32, part)}, align 64")
+        set_data(e, value, 32, part)
     e.intrinsic(
         "treadle_ptx_copy_start", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.layout.line}", f"ptr {_queue(e)}", f"i32 {count}",
+        f"i32 {e.site}", f"ptr {_queue(e)}", f"i32 {count}",
     )  # fmt: skip
 
 

@@ -10,8 +10,9 @@ When the ring is full its oldest copy lands, as it may.
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.shadow import STORE
+from treadle.emulate.ptx.machine import MACHINE
+from treadle.emulate.simt.code import RECORDS, Code
+from treadle.emulate.simt.shadow import STORE
 
 __all__ = ["ASYNC_SYMBOLS", "QUEUE_BYTES", "async_functions"]
 
@@ -43,7 +44,7 @@ def _lanes(code: Code, place: str) -> str:
 
 def _land() -> str:
     """Writes some lanes of a copy to shared memory, as a store by these threads now."""
-    code = Code("void", "land_copy", "ptr %block, ptr %warp, ptr %record, i32 %mask", "noinline")
+    code = Code(MACHINE, "void", "land_copy", f"{RECORDS}, ptr %record, i32 %mask", "noinline")
     rest = code.op(f"and i32 {_load(code, '%record', _MASK)}, {code.op('xor i32 %mask, -1')}")
     code.do(f"store i32 {rest}, ptr {code.at('%record', _MASK)}")
     places = _lanes(code, code.at("%record", _PLACES))
@@ -56,7 +57,7 @@ def _land() -> str:
     line, words = _load(code, "%record", _LINE), _load(code, "%record", _WORDS)
     for count in (1, 2, 4):
         call = (
-            f"call void @treadle_ptx_store_shared_32x{count}(ptr %block, ptr %warp, i32 %mask, "
+            f"call void @treadle_simt_store_shared_32x{count}(ptr %block, ptr %warp, i32 %mask, "
             f"i32 {line})"
         )
         code.when(code.op(f"icmp eq i32 {words}, {count}"), lambda call=call: code.do(call))
@@ -67,23 +68,20 @@ def _land() -> str:
 def _start() -> str:
     """Puts a copy behind the others. From now on its target is unwritten."""
     code = Code(
-        "void", "treadle_ptx_copy_start",
-        "ptr %block, ptr %warp, i32 %mask, i32 %line, ptr %queue, i32 %words", "noinline",
+        MACHINE, "void", "treadle_ptx_copy_start",
+        "ptr %block, ptr %warp, i32 %mask, i32 %site, ptr %queue, i32 %words", "noinline",
     )  # fmt: skip
     places = code.op(f"load <32 x i64>, ptr {code.field('warp', 'addresses')}, align 64")
     nbytes = code.op("shl i32 %words, 2")
     good = code.op(
-        "call i32 @treadle_ptx_check_shared(ptr %block, ptr %warp, i32 %mask, i32 %line, "
+        "call i32 @treadle_simt_check_shared(ptr %block, ptr %warp, i32 %mask, i32 %site, "
         f"i32 {nbytes}, i32 {STORE})"
     )
     written = code.pointer("block", "written")
-    base = code.load("block", "shared", 64)
     shadow = code.op(f"zext i32 {code.op(f'shl i32 {nbytes}, 2')} to i64")
 
     def forget(lane: str) -> None:
-        wide = code.op(f"zext i32 {lane} to i64")
-        host = code.op(f"load i64, ptr {code.at(code.field('warp', 'addresses'), wide, 8)}")
-        at = code.at(written, code.op(f"sub i64 {host}, {base}"), 4)
+        at = code.at(written, code.lane_address(lane), 4)
         code.do(f"call void @llvm.memset.p0.i64(ptr {at}, i8 0, i64 {shadow}, i1 false)")
 
     code.each_lane(good, forget)
@@ -106,7 +104,7 @@ def _start() -> str:
     waiting = code.op(f"sub i32 {last}, {first}")
     code.when(code.op(f"icmp eq i32 {waiting}, {_QUEUED}"), make_room)
     record = _record(code, last)
-    for place, value in ((_LINE, "%line"), (_MASK, good), (_WORDS, "%words")):
+    for place, value in ((_LINE, "%site"), (_MASK, good), (_WORDS, "%words")):
         code.do(f"store i32 {value}, ptr {code.at(record, place)}")
     short = code.op(f"trunc <32 x i64> {places} to {_LANES}")
     code.do(f"store {_LANES} {short}, ptr {code.at(record, _PLACES)}, align 64")
@@ -124,7 +122,7 @@ def _start() -> str:
 def _wait() -> str:
     """Lets the copies of a mask of lanes land whose group is older than the `newest` ones."""
     code = Code(
-        "void", "treadle_ptx_copy_wait",
+        MACHINE, "void", "treadle_ptx_copy_wait",
         "ptr %block, ptr %warp, i32 %mask, ptr %queue, i32 %newest", "noinline",
     )  # fmt: skip
     first, last = code.load("warp", "oldest_copy"), code.load("warp", "next_copy")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.integer import least
-from treadle.emulate.ptx.lanewise import lanewise
 from treadle.emulate.ptx.syntax import WIDTHS
+from treadle.emulate.simt.lanewise import lanewise
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers

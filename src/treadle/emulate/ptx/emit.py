@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from treadle.emulate.ptx.machine import BLOCK, LANES, LAUNCH, WARP
+from treadle.emulate.ptx.machine import LANES, MACHINE
 from treadle.emulate.ptx.syntax import (
     WIDTHS,
     Immediate,
@@ -25,6 +25,8 @@ from treadle.emulate.ptx.syntax import (
     Sink,
     Symbol,
 )
+from treadle.emulate.simt import emit
+from treadle.emulate.simt.registers import Registers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -54,13 +56,6 @@ def splat(bits: int, value: int) -> str:
     if bits == 1:
         return f"splat (i1 {'true' if value else 'false'})"
     return f"splat (i{bits} {value})" if value else "zeroinitializer"
-
-
-def _type_of(argument: str) -> str:
-    """The type of 'type value'."""
-    if argument.startswith("<"):
-        return argument[: argument.index(">") + 1]
-    return argument.split(" ", 1)[0]
 
 
 class Modifiers:
@@ -113,94 +108,40 @@ class Handlers(dict[str, "Handler"]):
         return register
 
 
-class Emitter:
+class Emitter(emit.Emitter):
     """The code of one kernel so far. `registers` maps names to types, `slots` to places in Warp."""
 
     def __init__(self, layout: Layout) -> None:
+        super().__init__(MACHINE)
         self.layout = layout
-        self.lines: list[str] = []
-        self.line = ""  # where it is not the number of the line that is being translated
-        self.helpers: dict[str, str] = {}  # name -> definition or declaration
-        self._count = 0
-        self._known: dict[str, str] = {}
-        self._changed: dict[str, None] = {}
-        self.mask = self.mask_bits = ""  # lanes that run this instruction
+        self.registers = Registers(self, layout.places)
         self.block_mask = self.block_mask_bits = ""  # lanes that run this block
         self.guard: str | None = None
         self.carry: str | None = None
 
-    # -- text
-
-    def do(self, text: str) -> None:
-        self.lines.append("  " + text)
-
-    def op(self, text: str) -> str:
-        """The value of an instruction."""
-        self._count += 1
-        name = f"%v{self._count}"
-        self.lines.append(f"  {name} = {text}")
-        return name
-
-    def label(self, name: str) -> None:
-        self.lines.append(f"{name}:")
-
-    def need(self, name: str, definition: str) -> str:
-        """`@name`, defined once in this module."""
-        self.helpers.setdefault(name, definition)
-        return f"@{name}"
-
-    def intrinsic(self, name: str, result: str, *arguments: str, types: str = "") -> str:
-        """Calls an intrinsic or support function; each argument is 'type value'."""
-        types = types or ", ".join(map(_type_of, arguments))
-        self.helpers.setdefault(name, f"declare {result} @{name}({types})")
-        call = f"call {result} @{name}({', '.join(arguments)})"
-        if result == "void":
-            self.do(call)
-            return ""
-        return self.op(call)
-
-    # -- records
-
-    def warp_field(self, name: str, offset: int = 0) -> str:
-        return self.op(f"getelementptr i8, ptr %warp, i64 {WARP[name] + offset}")
-
-    def block_field(self, name: str) -> str:
-        return self.op(f"getelementptr i8, ptr %block, i64 {BLOCK[name]}")
-
-    def block_value(self, name: str, bits: int = 32) -> str:
-        return self.op(f"load i{bits}, ptr {self.block_field(name)}")
-
-    def launch_value(self, name: str, bits: int = 32) -> str:
-        launch = self.op(f"load ptr, ptr {self.block_field('launch')}")
-        place = self.op(f"getelementptr i8, ptr {launch}, i64 {LAUNCH[name]}")
-        return self.op(f"load i{bits}, ptr {place}")
+    def at(self, line: int) -> None:
+        """What is written from now on is of an instruction on this line."""
+        self.layout.line, self.site = line, str(line)
 
     def spread(self, scalar: str, bits: int = 32) -> str:
         """A scalar in every lane."""
-        one = self.op(f"insertelement {lanes(bits)} poison, i{bits} {scalar}, i32 0")
-        return self.op(f"shufflevector {lanes(bits)} {one}, {lanes(bits)} poison, "
-                       f"<{LANES} x i32> zeroinitializer")  # fmt: skip
+        return self.spread_scalar(f"i{bits}", scalar)
 
     def first(self, operand: Operand, bits: int) -> str:
         """An operand that is the same for all lanes, as a scalar: that of the first lane here."""
         if isinstance(operand, Immediate):
             return str(operand.value)
         value = self.read(operand, bits)
-        lane = self.intrinsic(
-            "llvm.cttz.i32", "i32", f"i32 {self.mask_bits}", "i1 false", types="i32, i1"
-        )
-        lane = self.op(f"and i32 {lane}, {LANES - 1}")
+        lane = self.op(f"and i32 {self.first_lane(self.mask_bits)}, {LANES - 1}")
         return self.op(f"extractelement {lanes(bits)} {value}, i32 {lane}")
 
     # -- blocks and guards
 
-    def enter(self, mask_bits: str) -> None:
-        """The start of a block that the lanes of `mask_bits` run."""
-        self._known.clear()
-        self._changed.clear()
+    def enter(self, mask: str, mask_bits: str) -> None:
+        """The start of a block that these lanes run."""
+        self.registers.enter()
         self.carry = None
-        self.block_mask_bits = mask_bits
-        self.block_mask = self.op(f"bitcast i32 {mask_bits} to {lanes(1)}")
+        self.block_mask, self.block_mask_bits = mask, mask_bits
         self.mask, self.mask_bits, self.guard = self.block_mask, mask_bits, None
 
     def begin(self, item: Instruction) -> None:
@@ -216,29 +157,7 @@ class Emitter:
 
     def leave(self, live: frozenset[str]) -> None:
         """Stores what other blocks need of what this one wrote."""
-        for name in self._changed:
-            if name not in live:
-                continue
-            kind = self.layout.registers[name]
-            place = self._slot(name)
-            if kind == "pred":
-                bits = self.op(f"bitcast {lanes(1)} {self._known[name]} to i32")
-                mine = self.op(f"and i32 {bits}, {self.block_mask_bits}")
-                others = self.op(f"xor i32 {self.block_mask_bits}, -1")
-                kept = self.op(f"and i32 {self.op(f'load i32, ptr {place}')}, {others}")
-                self.do(f"store i32 {self.op(f'or i32 {mine}, {kept}')}, ptr {place}")
-            else:
-                shape = lanes(WIDTHS[kind])
-                before = self.op(f"load {shape}, ptr {place}, align 64")
-                value = self.op(
-                    f"select {lanes(1)} {self.block_mask}, {shape} {self._known[name]}, "
-                    f"{shape} {before}"
-                )
-                self.do(f"store {shape} {value}, ptr {place}, align 64")
-        self._changed.clear()
-
-    def _slot(self, name: str) -> str:
-        return self.op(f"getelementptr i8, ptr %warp, i64 {self.layout.slots[name]}")
+        self.registers.leave(live, self.block_mask, self.block_mask_bits)
 
     # -- registers
 
@@ -274,19 +193,8 @@ class Emitter:
         return self.op(f"{'sext' if signed else 'zext'} {lanes(width)} {value} to {lanes(bits)}")
 
     def _register(self, name: str) -> str:
-        known = self._known.get(name)
-        if known is None:
-            kind = self.layout.kind(name)
-            if name not in self.layout.slots:  # it is written nowhere
-                known = "zeroinitializer"
-            elif kind == "pred":
-                bits = self.op(f"load i32, ptr {self._slot(name)}")
-                known = self.op(f"bitcast i32 {bits} to {lanes(1)}")
-            else:
-                shape = lanes(WIDTHS[kind])
-                known = self.op(f"load {shape}, ptr {self._slot(name)}, align 64")
-            self._known[name] = known
-        return known
+        self.layout.kind(name)  # which is declared
+        return self.registers.read(name)
 
     def read_predicate(self, operand: Operand) -> str:
         """A predicate, `!p` or a constant as lanes of i1."""
@@ -316,13 +224,7 @@ class Emitter:
         self._set(operand.name, value)
 
     def _set(self, name: str, value: str) -> None:
-        if self.guard is not None:
-            shape = lanes(WIDTHS[self.layout.kind(name)])
-            value = self.op(
-                f"select {lanes(1)} {self.guard}, {shape} {value}, {shape} {self._register(name)}"
-            )
-        self._known[name] = value
-        self._changed[name] = None
+        self.registers.write(name, value, self.guard or "")
 
     # -- floats
 

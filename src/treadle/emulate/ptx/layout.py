@@ -5,8 +5,9 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Protocol
 
-from treadle.emulate.ptx.machine import LANES, WARP_REGISTERS
+from treadle.emulate.ptx.machine import LANES, MACHINE
 from treadle.emulate.ptx.syntax import WIDTHS, Immediate, PTXError, Symbol
+from treadle.emulate.simt.registers import Place
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.flow import Flow
@@ -63,7 +64,7 @@ class Layout:
         self.globals = module_globals(module) | {
             v.name: -1 for v in flow.variables if v.space in ("global", "const")
         }
-        self.slots, self.warp_bytes = self._slots()
+        self.places, self.warp_bytes = self._places()
         self._queue: int | None = None
 
     def queue(self, nbytes: int) -> int:
@@ -73,16 +74,16 @@ class Layout:
             self.warp_bytes += nbytes
         return self._queue
 
-    def _slots(self) -> tuple[dict[str, int], int]:
+    def _places(self) -> tuple[dict[str, Place], int]:
         crossing: dict[str, None] = {}
         for block in self.flow.blocks:
             crossing |= dict.fromkeys(sorted(block.live_in))
-        slots, at = {}, WARP_REGISTERS
+        kinds = {name: f"i{WIDTHS[kind]}" for name, kind in self.registers.items()}
+        places, at = {name: Place(None, kind) for name, kind in kinds.items()}, MACHINE.warp_bytes
         for name in crossing:
-            slots[name] = at
-            bits = WIDTHS[self.registers[name]]
-            at += 64 if bits == 1 else LANES * bits // 8
-        return slots, -(-at // 64) * 64
+            place = places[name] = Place(at, kinds[name])
+            at += -(-place.nbytes(LANES) // 64) * 64
+        return places, at
 
     def error(self, message: str) -> PTXError:
         """An error at the line that is being translated."""
@@ -189,10 +190,10 @@ def _shared_size(e: _Code) -> tuple[str, int]:
 _SPECIAL = {
     **{f"%tid.{axis}": _lane_vector(f"tid_{axis}") for axis in "xyz"},
     **{f"%ntid.{axis}": _of_launch(f"block_{axis}") for axis in "xyz"},
-    **{f"%ctaid.{axis}": _of_block(f"ctaid_{axis}") for axis in "xyz"},
+    **{f"%ctaid.{axis}": _of_block(f"index_{axis}") for axis in "xyz"},
     **{f"%nctaid.{axis}": _of_launch(f"grid_{axis}") for axis in "xyz"},
     # Without clusters each block is a cluster of its own.
-    **{f"%clusterid.{axis}": _of_block(f"ctaid_{axis}") for axis in "xyz"},
+    **{f"%clusterid.{axis}": _of_block(f"index_{axis}") for axis in "xyz"},
     **{f"%nclusterid.{axis}": _of_launch(f"grid_{axis}") for axis in "xyz"},
     **{f"%cluster_ctaid.{axis}": _constant(0) for axis in "xyz"},
     **{f"%cluster_nctaid.{axis}": _constant(1) for axis in "xyz"},

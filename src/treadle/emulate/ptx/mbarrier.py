@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.async_copy import asynchronous_copy, wait_for_copies
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
+from treadle.emulate.ptx.machine import BULK
 from treadle.emulate.ptx.mbarrier_support import (
     ARRIVE,
     ARRIVE_EXPECT,
@@ -20,18 +21,17 @@ from treadle.emulate.ptx.mbarrier_support import (
     WAIT,
     WAIT_PARITY,
 )
-from treadle.emulate.ptx.memory import (
-    address_lanes,
-    copy_hint,
-    data_place,
+from treadle.emulate.ptx.memory import address_lanes, copy_hint
+from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
+from treadle.emulate.ptx.tensor import tensor_copy
+from treadle.emulate.simt.accesses import (
     fence,
     flight_commit,
     flight_wait,
+    load_data,
     set_addresses,
+    set_data,
 )
-from treadle.emulate.ptx.pending_reads import BULK
-from treadle.emulate.ptx.syntax import Address, Immediate, Operand, Sink
-from treadle.emulate.ptx.tensor import tensor_copy
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -94,12 +94,12 @@ def _act(e: Emitter, number: int, addresses: str, value: str, bits: int) -> str:
     if bits == 32:
         wide = e.op(f"zext {lanes(32)} {value} to {lanes(64)}")
     set_addresses(e, addresses)
-    e.do(f"store {lanes(64)} {wide}, ptr {data_place(e, 64, 0)}, align 64")
+    set_data(e, wide, 64)
     e.intrinsic(
         "treadle_ptx_mbarrier", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.layout.line}", f"i32 {number}",
+        f"i32 {e.site}", f"i32 {number}",
     )  # fmt: skip
-    return e.op(f"load {lanes(64)}, ptr {data_place(e, 64, 0)}, align 64")
+    return load_data(e, 64)
 
 
 @HANDLERS.of("cp")
@@ -136,7 +136,7 @@ def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
         return
     if m.flag("wait_group"):
         m.flag("read")
-        flight_wait(e, BULK, item.operands[0])
+        flight_wait(e, BULK, e.first(item.operands[0], 32))
         return
     if m.flag("tensor"):
         arrived = tensor_copy(e, item, m)
@@ -155,15 +155,11 @@ def _bulk_copy(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     nbytes = e.read(size, 32)
     for area, operand in (("more", target), ("data", source)):
-        e.do(
-            f"store {lanes(64)} {address_lanes(e, operand)}, ptr {data_place(e, 64, 0, area)}, "
-            "align 64"
-        )
-    wide = e.op(f"zext {lanes(32)} {nbytes} to {lanes(64)}")
-    e.do(f"store {lanes(64)} {wide}, ptr {data_place(e, 64, 1, 'more')}, align 64")
+        set_data(e, address_lanes(e, operand), 64, area=area)
+    set_data(e, e.op(f"zext {lanes(32)} {nbytes} to {lanes(64)}"), 64, 1, "more")
     e.intrinsic(
         "treadle_ptx_bulk", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.layout.line}", f"i32 {inwards}",
+        f"i32 {e.site}", f"i32 {inwards}",
     )  # fmt: skip
     if inwards:
         _act(e, COMPLETE, address_lanes(e, rest[0]), nbytes, 32)

@@ -11,10 +11,9 @@ that waits in vain gives its turn away, or the warps that it waits for would nev
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code, Variable
-from treadle.emulate.ptx.machine import WARP
-from treadle.emulate.ptx.pending_reads import BULK
-from treadle.emulate.ptx.shadow import STORE, TOUCH
+from treadle.emulate.ptx.machine import BULK, MACHINE
+from treadle.emulate.simt.code import Code, Variable
+from treadle.emulate.simt.shadow import LOAD, STORE, TOUCH
 
 __all__ = [
     "ARRIVE", "ARRIVE_EXPECT", "COMPLETE", "DROP", "EXPECT", "FIELD", "INIT", "MBARRIER_SYMBOLS",
@@ -40,7 +39,11 @@ def _field(code: Code, state: str, place: int, ones: int) -> str:
 def _change() -> str:
     """Applies one action to a barrier; gives what the instruction gives."""
     code = Code(
-        "i64", "change_mbarrier", "ptr %block, ptr %warp, ptr %at, i32 %how, i64 %value", "noinline"
+        MACHINE,
+        "i64",
+        "change_mbarrier",
+        "ptr %block, ptr %warp, ptr %at, i32 %how, i64 %value",
+        "noinline",
     )
     before = code.op("load i64, ptr %at")
     phase = code.op(f"lshr i64 {before}, {_PARITY}")
@@ -55,7 +58,7 @@ def _change() -> str:
         done = code.op(f"icmp ne i64 {phase}, {code.op(f'and i64 {parity}, 1')}")
 
         def passed() -> None:
-            code.do("call void @treadle_ptx_fence(ptr %block)")
+            code.do("call void @treadle_simt_fence(ptr %block)")
             code.leave("ret i64 1")
 
         code.when(done, passed)
@@ -103,25 +106,25 @@ def _change() -> str:
 
 
 def _lane_word(code: Code, area: str, lane: str, part: int = 0) -> str:
-    base = code.at("%warp", WARP[area] + 256 * part)
+    base = code.at("%warp", MACHINE.warp[area] + 256 * part)
     return code.at(base, code.op(f"zext i32 {lane} to i64"), 8)
 
 
-_ARGUMENTS = "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %how"
+_ARGUMENTS = "ptr %block, ptr %warp, i32 %mask, i32 %site, i32 %how"
 
 
 def _mbarrier_function() -> str:
     """Lane after lane: addresses and operands are the Warp's, results replace the operands."""
-    code = Code("void", "treadle_ptx_mbarrier", _ARGUMENTS, "noinline")
+    code = Code(MACHINE, "void", "treadle_ptx_mbarrier", _ARGUMENTS, "noinline")
     is_init = code.op(f"icmp eq i32 %how, {INIT}")
     access = code.op(f"select i1 {is_init}, i32 {STORE}, i32 {TOUCH}")
     good = code.op(
         "call i32 @treadle_ptx_check_generic_or_shared(ptr %block, ptr %warp, i32 %mask, "
-        f"i32 %line, i32 8, i32 {access})"
+        f"i32 %site, i32 8, i32 {access})"
     )
 
     def act(lane: str) -> None:
-        at = code.op(f"load ptr, ptr {_lane_word(code, 'addresses', lane)}")
+        at = code.op(f"load ptr, ptr {_lane_word(code, 'hosts', lane)}")
         place = _lane_word(code, "data", lane)
         value = code.op(f"load i64, ptr {place}")
         result = code.op(
@@ -137,8 +140,8 @@ def _mbarrier_function() -> str:
 def _either() -> str:
     """Barriers are named by their offset in shared memory or by a generic address."""
     code = Code(
-        "i32", "treadle_ptx_check_generic_or_shared",
-        "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %nbytes, i32 %how", "noinline",
+        MACHINE, "i32", "treadle_ptx_check_generic_or_shared",
+        "ptr %block, ptr %warp, i32 %mask, i32 %site, i32 %nbytes, i32 %how", "noinline",
     )  # fmt: skip
     base = code.load("block", "shared", 64)
 
@@ -154,7 +157,7 @@ def _either() -> str:
 
     code.each_lane("%mask", offset)
     found = code.op(
-        "call i32 @treadle_ptx_check_shared(ptr %block, ptr %warp, i32 %mask, i32 %line, "
+        "call i32 @treadle_simt_check_shared(ptr %block, ptr %warp, i32 %mask, i32 %site, "
         "i32 %nbytes, i32 %how)"
     )
     code.do(f"ret i32 {found}")
@@ -163,21 +166,20 @@ def _either() -> str:
 
 def _bulk_function() -> str:
     """Each lane's row, 16 bytes after 16: `more` has targets and sizes, `data` sources."""
-    code = Code("void", "treadle_ptx_bulk", _ARGUMENTS, "noinline")
+    code = Code(MACHINE, "void", "treadle_ptx_bulk", _ARGUMENTS, "noinline")
     inwards = code.op("icmp ne i32 %how, 0")
 
     def row(lane: str) -> None:
         target = code.op(f"load i64, ptr {_lane_word(code, 'more', lane)}")
         nbytes = code.op(f"load i64, ptr {_lane_word(code, 'more', lane, 1)}")
         source = code.op(f"load i64, ptr {_lane_word(code, 'data', lane)}")
-        place = _lane_word(code, "addresses", lane)
+        place, host = (_lane_word(code, area, lane) for area in ("addresses", "hosts"))
         bit = code.op(f"shl i32 1, {lane}")
-        arguments = f"ptr %block, ptr %warp, i32 {bit}, i32 %line, i32 16"
+        arguments = f"ptr %block, ptr %warp, i32 {bit}, i32 %site, i32 16"
 
         def checked(space: str, address: str, how: int) -> str:
             code.do(f"store i64 {address}, ptr {place}")
-            more = f", i32 {how}" if space == "shared" else ""
-            return code.op(f"call i32 @treadle_ptx_check_{space}({arguments}{more})")
+            return code.op(f"call i32 @treadle_simt_check_{space}({arguments}, i32 {how})")
 
         def piece(i: str) -> None:
             at = code.op(f"zext i32 {code.op(f'shl i32 {i}, 4')} to i64")
@@ -186,17 +188,17 @@ def _bulk_function() -> str:
             value = code.variable("i128", "0")
 
             def take() -> None:
-                pointer = code.op(f"load ptr, ptr {place}")
+                pointer = code.op(f"load ptr, ptr {host}")
                 code.set(value, code.op(f"load i128, ptr {pointer}, align 16"))
 
             def put() -> None:
                 note = f"call void @note_asynchronous(ptr %block, i64 {there})"
                 code.when(inwards, lambda: code.do(note))
-                pointer = code.op(f"load ptr, ptr {place}")
+                pointer = code.op(f"load ptr, ptr {host}")
                 code.do(f"store i128 {code.get(value)}, ptr {pointer}, align 16")
 
             def move(spaces: tuple[str, str]) -> None:
-                read = checked(spaces[0], here, 0)
+                read = checked(spaces[0], here, LOAD)
                 code.when(code.op(f"icmp ne i32 {read}, 0"), take)
                 written = checked(spaces[1], there, STORE)
                 code.when(code.op(f"icmp ne i32 {written}, 0"), put)
@@ -205,7 +207,7 @@ def _bulk_function() -> str:
                 code.do(f"store i64 {here}, ptr {place}")
                 code.do(
                     f"call void @treadle_ptx_check_proxy(ptr %block, ptr %warp, i32 {bit}, "
-                    "i32 %line)"
+                    "i32 %site)"
                 )
                 move(("shared", "global"))
 
@@ -214,7 +216,7 @@ def _bulk_function() -> str:
         count = code.op(f"trunc i64 {code.op(f'lshr i64 {nbytes}, 4')} to i32")
         code.count(count, piece)
         high = code.op(f"add i64 {source}, {nbytes}")
-        start = f"call void @treadle_ptx_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
+        start = f"call void @treadle_simt_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
         outwards = code.op(f"xor i1 {inwards}, true")
         code.when(outwards, lambda: code.do(f"{start}i64 {source}, i64 {high})"))
 

@@ -10,22 +10,28 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.atomics import atomic_function
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.machine import LANES
-from treadle.emulate.ptx.shadow import TOUCH
-from treadle.emulate.ptx.support import ACCESSES, access_name
 from treadle.emulate.ptx.syntax import WIDTHS, Address, Operand, Symbol, Vector
+from treadle.emulate.simt.accesses import (
+    fence,
+    load,
+    read_modify_write,
+    set_addresses,
+    store,
+    strong,
+)
+from treadle.emulate.simt.atomics import atomic_function
+from treadle.emulate.simt.support import ACCESSES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction
 
 __all__ = [
-    "HANDLERS", "address_lanes", "check_proxy", "copy_hint", "data_place", "fence", "flight_commit",
-    "flight_start", "flight_wait", "load", "set_addresses", "shared_base", "store", "store_param",
+    "HANDLERS", "address_lanes", "check_proxy", "copy_hint", "shared_base", "store_param",
 ]  # fmt: skip
 
 HANDLERS = Handlers()
@@ -49,7 +55,7 @@ _TYPES = (
 )  # fmt: skip
 
 
-# -- what the support functions are called with
+# -- addresses
 
 
 def address_lanes(e: Emitter, operand: Operand) -> str:
@@ -67,100 +73,12 @@ def address_lanes(e: Emitter, operand: Operand) -> str:
     return value if bits == 64 else e.op(f"zext {lanes(bits)} {value} to {lanes(64)}")
 
 
-def _access(e: Emitter, kind: str, space: str, bits: int, count: int, mask: str) -> None:
-    e.intrinsic(
-        access_name(kind, space, bits, count), "void", "ptr %block", "ptr %warp", f"i32 {mask}",
-        f"i32 {e.line or e.layout.line}",
-    )  # fmt: skip
-
-
-def set_addresses(e: Emitter, addresses: str) -> None:
-    """Puts addresses where the support functions look for them."""
-    e.do(f"store {lanes(64)} {addresses}, ptr {e.warp_field('addresses')}, align 64")
-
-
-def data_place(e: Emitter, bits: int, part: int, area: str = "data") -> str:
-    """Where element `part` of all lanes lies."""
-    return e.warp_field(area, part * LANES * bits // 8)
-
-
-def load(
-    e: Emitter, space: str, addresses: str, bits: int, count: int = 1, mask: str = ""
-) -> list[str]:
-    """Elements of `bits` from each lane's address on."""
-    set_addresses(e, addresses)
-    _access(e, "load", space, bits, count, mask or e.mask_bits)
-    return [
-        e.op(
-            f"load {lanes(bits)}, ptr {data_place(e, bits, part)}, align {min(64, bits // 8 * 32)}"
-        )
-        for part in range(count)
-    ]
-
-
-def store(
-    e: Emitter, space: str, addresses: str, bits: int, values: list[str], mask: str = ""
-) -> None:
-    """Elements of `bits` to each lane's address on."""
-    set_addresses(e, addresses)
-    for part, value in enumerate(values):
-        e.do(f"store {lanes(bits)} {value}, ptr {data_place(e, bits, part)}, "
-             f"align {min(64, bits // 8 * 32)}")  # fmt: skip
-    _access(e, "store", space, bits, len(values), mask or e.mask_bits)
-
-
-def fence(e: Emitter) -> None:
-    """What was done to memory before is ordered before what the block does from now on."""
-    e.intrinsic("treadle_ptx_fence", "void", "ptr %block")
-    _set_in_block(e, "ordered", 1)
-
-
-def _set_in_block(e: Emitter, name: str, value: int) -> None:
-    e.do(f"store i32 {value}, ptr {e.block_field(name)}")
-
-
-@contextlib.contextmanager
-def _strength(e: Emitter, semantics: str) -> Iterator[None]:
-    """In this block of code accesses are not races if they are strong, and order the block."""
-    is_strong = semantics not in ("", "weak")
-    if is_strong:
-        _set_in_block(e, "ordered", 1)
-        _set_in_block(e, "strong", 1)
-    yield
-    if is_strong:
-        _set_in_block(e, "strong", 0)
-
-
 def check_proxy(e: Emitter, addresses: str) -> None:
     """What is read at these offsets of shared memory has been fenced for the asynchronous proxy."""
     set_addresses(e, addresses)
     e.intrinsic(
         "treadle_ptx_check_proxy", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.line or e.layout.line}",
-    )  # fmt: skip
-
-
-def flight_start(e: Emitter, kind: int, low: str, high: str) -> None:
-    """Shared memory from `low` to `high` may be read until it is waited for."""
-    e.intrinsic(
-        "treadle_ptx_flight_start", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {kind}", f"i64 {low}", f"i64 {high}",
-    )  # fmt: skip
-
-
-def flight_commit(e: Emitter, kind: int) -> None:
-    """Closes a group of the warp's, if any lane is here."""
-    place = e.warp_field("flight_groups", 4 * kind)
-    count = e.op(f"load i32, ptr {place}")
-    some = e.op(f"zext i1 {e.op(f'icmp ne i32 {e.mask_bits}, 0')} to i32")
-    e.do(f"store i32 {e.op(f'add i32 {count}, {some}')}, ptr {place}")
-
-
-def flight_wait(e: Emitter, kind: int, newest: Operand) -> None:
-    """Waits for all groups of the warp's but the newest ones."""
-    e.intrinsic(
-        "treadle_ptx_flight_wait", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {kind}", f"i32 {e.first(newest, 32)}",
+        f"i32 {e.site}",
     )  # fmt: skip
 
 
@@ -186,6 +104,11 @@ def _param_base(e: Emitter) -> str:
 
 
 # -- ld and st
+
+
+def _strength(e: Emitter, semantics: str) -> contextlib.AbstractContextManager[None]:
+    """In this block of code accesses are as strong as their semantics."""
+    return contextlib.nullcontext() if semantics in ("", "weak") else strong(e)
 
 
 def _manner(e: Emitter, m: Modifiers) -> tuple[str, str]:
@@ -304,36 +227,16 @@ def _atomic(e: Emitter, item: Instruction, m: Modifiers) -> None:
     start = address_lanes(e, address)
     for part, (target, value) in enumerate(zip(results, values, strict=True)):  # each by itself
         step = splat(64, part * bits // 8)
-        set_addresses(e, e.op(f"add {lanes(64)} {start}, {step}") if part else start)
-        other = operands[2] if operation == "cas" else None
-        found = _read_modify_write(e, function, space, bits, value, other)
+        place = e.op(f"add {lanes(64)} {start}, {step}") if part else start
+        other = e.read(operands[2], bits) if operation == "cas" else ""
+        mine = e.read(value, bits)
+        found = read_modify_write(e, function, space, place, bits, mine, other)
         if target is not None:
             e.write(target, found, bits, kind[0] == "s")
 
 
 def _parts(operand: Operand) -> Sequence[Operand]:
     return operand.items if isinstance(operand, Vector) else (operand,)
-
-
-def _read_modify_write(
-    e: Emitter, function: str, space: str, bits: int, value: Operand, other: Operand | None
-) -> str:
-    """What was at the addresses that are set, as lanes."""
-    mine = e.read(value, bits)
-    e.do(f"store {lanes(bits)} {mine}, ptr {data_place(e, bits, 0)}, align 64")
-    if other is not None:
-        e.do(
-            f"store {lanes(bits)} {e.read(other, bits)}, "
-            f"ptr {data_place(e, bits, 0, 'more')}, align 64"
-        )
-    how = (f"i32 {TOUCH}",) if space != "global" else ()
-    check = "touch_global" if space == "global" else f"check_{space}"
-    good = e.intrinsic(
-        f"treadle_ptx_{check}", "i32", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.layout.line}", f"i32 {bits // 8}", *how,
-    )  # fmt: skip
-    e.do(f"call void {function}(ptr %warp, i32 {good})")
-    return e.op(f"load {lanes(bits)}, ptr {data_place(e, bits, 0)}, align 64")
 
 
 @HANDLERS.of("membar", "fence")

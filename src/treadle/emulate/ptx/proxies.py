@@ -7,9 +7,9 @@ has told of the writes. A fence by one thread is taken for its warp's.
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
-from treadle.emulate.ptx.machine import BLOCK, Fault
-from treadle.emulate.ptx.shadow import ASYNCHRONOUS, ID_BITS
+from treadle.emulate.ptx.machine import MACHINE, PTXFault
+from treadle.emulate.simt.code import Code
+from treadle.emulate.simt.shadow import ASYNCHRONOUS, ID_BITS
 
 __all__ = ["PROXY_SYMBOLS", "proxy_functions"]
 
@@ -22,12 +22,13 @@ def proxy_functions() -> list[str]:
 
 
 def _stamp_of(code: Code, warp: str) -> str:
-    base = code.at("%block", BLOCK["proxy_stamps"])
-    return code.at(base, code.op(f"zext i32 {warp} to i64"), 4)
+    return code.slot("block", "proxy_stamps", warp)
 
 
 def _fence() -> str:
-    code = Code("void", "treadle_ptx_proxy_fence", "ptr %block, ptr %warp, i32 %mask", "noinline")
+    code = Code(
+        MACHINE, "void", "treadle_ptx_proxy_fence", "ptr %block, ptr %warp, i32 %mask", "noinline"
+    )
     code.when(code.op("icmp eq i32 %mask, 0"), lambda: code.leave("ret void"))
     place = _stamp_of(code, code.load("warp", "number"))
     code.do(f"store i32 {code.load('block', 'stamp')}, ptr {place}")
@@ -39,14 +40,17 @@ def _fence() -> str:
 def _check() -> str:
     """Reports a byte at a lane's offset that was stored, with no fence since."""
     code = Code(
-        "void", "treadle_ptx_check_proxy", "ptr %block, ptr %warp, i32 %mask, i32 %line", "noinline"
+        MACHINE,
+        "void",
+        "treadle_ptx_check_proxy",
+        "ptr %block, ptr %warp, i32 %mask, i32 %site",
+        "noinline",
     )
     written, limit = code.pointer("block", "written"), code.load("block", "shared_bytes", 64)
     own = code.op(f"load i32, ptr {_stamp_of(code, code.load('warp', 'number'))}")
 
     def look(lane: str) -> None:
-        wide = code.op(f"zext i32 {lane} to i64")
-        offset = code.op(f"load i64, ptr {code.at(code.field('warp', 'addresses'), wide, 8)}")
+        offset = code.lane_address(lane)
 
         def judge() -> None:
             word = code.op(f"load i32, ptr {code.at(written, offset, 4)}")
@@ -60,14 +64,8 @@ def _check() -> str:
             wrong = code.op(f"icmp ugt i32 {stamp}, {fenced}")
             for other in (first, thread):
                 wrong = code.op(f"and i1 {wrong}, {other}")
-            who = code.op(f"zext i32 {id} to i64")
-            code.when(
-                wrong,
-                lambda: code.do(
-                    f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(Fault.PROXY)}, "
-                    f"i32 %line, i32 {lane}, i64 {offset}, i32 1, i64 {who})"
-                ),
-            )
+            who = code.as_extra(id, "i32")
+            code.when(wrong, lambda: code.report(PTXFault.PROXY, lane, offset, "1", who))
 
         code.when(code.op(f"icmp ult i64 {offset}, {limit}"), judge)
 
@@ -78,12 +76,10 @@ def _check() -> str:
 
 def _note() -> str:
     """Sixteen bytes at an offset have been written by an asynchronous copy, no thread's store."""
-    code = Code("void", "note_asynchronous", "ptr %block, i64 %offset", "noinline")
+    code = Code(MACHINE, "void", "note_asynchronous", "ptr %block, i64 %offset", "noinline")
     stamp = code.op(f"shl i32 {code.load('block', 'stamp')}, {ID_BITS}")
     word = code.op(f"or i32 {stamp}, {ASYNCHRONOUS}")
-    one = code.op(f"insertelement <16 x i32> poison, i32 {word}, i32 0")
-    zeroes = "<16 x i32> zeroinitializer"
-    words = code.op(f"shufflevector <16 x i32> {one}, <16 x i32> poison, {zeroes}")
+    words = code.spread("i32", word, 16)
     place = code.at(code.pointer("block", "written"), "%offset", 4)
     code.do(f"store <16 x i32> {words}, ptr {place}, align 4")
     code.do("ret void")

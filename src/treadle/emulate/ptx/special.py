@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from treadle.emulate.ptx.emit import FLOATS, Handlers, float_lanes, lanes, splat
 from treadle.emulate.ptx.expand import BUILTIN_CALLS
 from treadle.emulate.ptx.floating import flush, half_of_pair
-from treadle.emulate.ptx.machine import Fault
 from treadle.emulate.ptx.syntax import WIDTHS, Pair, Symbol, Vector
+from treadle.emulate.simt.machine import Fault
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
     from treadle.emulate.ptx.syntax import Instruction, Operand
 
-__all__ = ["HANDLERS", "fault", "pack", "unpack"]
+__all__ = ["HANDLERS", "pack", "unpack"]
 
 HANDLERS = Handlers()
 
@@ -28,21 +28,6 @@ _FLOAT = {"eq": "oeq", "ne": "one", "lt": "olt", "le": "ole", "gt": "ogt", "ge":
 _COMPARISONS = {**_UNSIGNED, **_FLOAT}
 _VALUES = ("b16", "b32", "b64", "u16", "u32", "u64", "s16", "s32", "s64", "f32", "f64")
 _COMPARED = (*_VALUES, "f16", "bf16", "f16x2", "bf16x2")
-
-
-def fault(e: Emitter, kind: Fault, address: str = "0") -> None:
-    """Reports a fault of the first lane that runs this, if any does."""
-    number = f"fault{len(e.lines)}"
-    some = e.op(f"icmp ne i32 {e.mask_bits}, 0")
-    e.do(f"br i1 {some}, label %{number}, label %no{number}")
-    e.label(number)
-    lane = e.intrinsic("llvm.cttz.i32", "i32", f"i32 {e.mask_bits}", "i1 false", types="i32, i1")
-    e.intrinsic(
-        "treadle_ptx_fault", "void", "ptr %block", "ptr %warp", f"i32 {int(kind)}",
-        f"i32 {e.layout.line}", f"i32 {lane}", f"i64 {address}", "i32 0", "i64 0",
-    )  # fmt: skip
-    e.do(f"br label %no{number}")
-    e.label(f"no{number}")
 
 
 # -- mov
@@ -196,7 +181,7 @@ def _builtin_call(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not isinstance(callee, Symbol) or callee.name not in BUILTIN_CALLS:
         raise m.fail("of this is not emulated")
     if callee.name == "__assertfail":
-        fault(e, Fault.ASSERT)
+        e.fault(Fault.ASSERT)
     elif isinstance(results, Vector) and results.items:
         # vprintf says how many values it has printed; nothing is printed here.
         from treadle.emulate.ptx.memory import store_param

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.emit import lanes
-from treadle.emulate.ptx.memory import address_lanes, copy_hint, data_place, fence
+from treadle.emulate.ptx.memory import address_lanes, copy_hint
 from treadle.emulate.ptx.syntax import Address, Operand
 from treadle.emulate.ptx.tensor_support import BOX_BYTES, INWARDS, MAP, SHARED
+from treadle.emulate.simt.accesses import fence, load_data, set_data
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -35,7 +35,7 @@ def tensor_copy(e: Emitter, item: Instruction, m: Modifiers) -> tuple[str, str] 
     is_group = m.flag("bulk_group")
     if m.flag("mbarrier::complete_tx::bytes") and m.one_of(_INTO) and m.flag("global"):
         _move(e, m, rank, source, target, INWARDS)
-        nbytes = e.op(f"load {lanes(64)}, ptr {data_place(e, 64, BOX_BYTES)}, align 64")
+        nbytes = load_data(e, 64, BOX_BYTES)
         return address_lanes(e, rest[0]), nbytes
     if is_group and m.flag("global") and m.flag("shared::cta"):
         _move(e, m, rank, target, source, 0)
@@ -50,14 +50,11 @@ def _move(
     if not isinstance(tensor, Address) or not rank or len(tensor.coordinates) != rank:
         raise m.fail(f"needs a tensor map and {rank or 'its'} coordinates")
     for part, operand in ((MAP, Address(tensor.base, tensor.offset)), (SHARED, shared)):
-        e.do(
-            f"store {lanes(64)} {address_lanes(e, operand)}, ptr {data_place(e, 64, part)}, "
-            "align 64"
-        )
+        set_data(e, address_lanes(e, operand), 64, part)
     for d in range(5):
         value = e.read(tensor.coordinates[d], 32) if d < rank else "zeroinitializer"
-        e.do(f"store {lanes(32)} {value}, ptr {data_place(e, 32, d, 'more')}, align 64")
+        set_data(e, value, 32, d, "more")
     e.intrinsic(
         "treadle_ptx_tensor", "void", "ptr %block", "ptr %warp", f"i32 {e.mask_bits}",
-        f"i32 {e.layout.line}", f"i32 {rank + inwards}",
+        f"i32 {e.site}", f"i32 {rank + inwards}",
     )  # fmt: skip

@@ -7,18 +7,18 @@ copy engine rounds tf32; to the nearest is what CUTLASS relies on.
 
 from __future__ import annotations
 
-from treadle.emulate.ptx.code import Code
 from treadle.emulate.ptx.machine import (
-    KNOWN,
+    BULK,
+    MACHINE,
     TENSOR_MAP,
     TENSOR_MAP_BYTES,
     TENSOR_MAP_SIGN,
-    WARP,
-    Fault,
+    PTXFault,
 )
-from treadle.emulate.ptx.moves import address_of
-from treadle.emulate.ptx.pending_reads import BULK
-from treadle.emulate.ptx.shadow import LOAD, STORE, check_name
+from treadle.emulate.simt.code import LANES, RECORDS, Code
+from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.moves import host_of
+from treadle.emulate.simt.shadow import LOAD, STORE, check_name
 
 __all__ = ["BOX_BYTES", "INWARDS", "MAP", "SHARED", "TENSOR_SYMBOLS", "tensor_functions"]
 
@@ -48,22 +48,24 @@ def _in_map(code: Code, name: str, bits: int) -> str:
     return code.op(f"load i{bits}, ptr {code.at('%map', TENSOR_MAP[name])}")
 
 
-def _report(code: Code, kind: Fault, address: str, nbytes: str, extra: str = "0") -> None:
-    code.do(
-        f"call void @treadle_ptx_fault(ptr %block, ptr %warp, i32 {int(kind)}, i32 %line, "
-        f"i32 %lane, i64 {address}, i32 {nbytes}, i64 {extra})"
-    )
+def _report(code: Code, kind: int, address: str, nbytes: str, extra: str = "0"):
+    code.report(kind, "%lane", address, nbytes, extra)
     code.leave("ret void")
 
 
-def _known(code: Code) -> str:
-    row = code.op(f"shl i32 {code.op(f'and i32 %line, {KNOWN - 1}')}, 4")
-    return code.at(code.field("block", "known"), _wide(code, row))
+def _host(code: Code, address: str, nbytes: str, how: str) -> str:
+    """The host's address of bytes in global memory; returns where they may not be accessed."""
+    host = code.op(
+        "call i64 @treadle_simt_host(ptr %block, ptr %warp, i32 %site, i32 %lane, "
+        f"i64 {address}, i32 {nbytes}, i32 {how})"
+    )
+    code.when(code.op(f"icmp eq i64 {host}, 0"), lambda: code.leave("ret void"))
+    return host
 
 
 def _rounding() -> str:
     """Four float32 become the nearest tf32; NaNs stay."""
-    code = Code("void", "round_to_tf32", "ptr %place", "noinline")
+    code = Code(MACHINE, "void", "round_to_tf32", "ptr %place", "noinline")
     four, lost = "<4 x i32>", [f"splat (i32 {n})" for n in (0x1000, ~0x1FFF)]
     value = code.op(f"load {four}, ptr %place, align 16")
     near = code.op(f"and {four} {code.op(f'add {four} {value}, {lost[0]}')}, {lost[1]}")
@@ -76,53 +78,50 @@ def _rounding() -> str:
 
 
 _PIECE = (
-    "ptr %block, ptr %warp, i32 %line, i32 %lane, i64 %offset, i64 %host, i64 %skip, i64 %nbytes, "
+    f"{RECORDS}, i32 %site, i32 %lane, i64 %offset, i64 %outside, i64 %skip, i64 %nbytes, "
     "i32 %inwards"
 )
 
 
 def _piece() -> str:
     """Sixteen bytes of shared memory: `nbytes` of them, from `skip` on, are in the tensor."""
-    code = Code("void", "move_tensor_piece", _PIECE, "noinline")
+    code = Code(MACHINE, "void", "move_tensor_piece", _PIECE, "noinline")
     some = code.op("icmp ne i64 %nbytes, 0")
     inwards = code.op("icmp ne i32 %inwards, 0")
 
+    outer = code.variable("i64", "0")
+
     def look() -> None:
-        found = code.op(
-            f"call i1 @find_allocation(ptr %block, ptr {_known(code)}, i64 %host, i64 %nbytes)"
-        )
-        short = code.op("trunc i64 %nbytes to i32")
-        code.when(
-            code.op(f"xor i1 {found}, true"), lambda: _report(code, Fault.GLOBAL, "%host", short)
-        )
+        how = code.op(f"select i1 {inwards}, i32 {LOAD}, i32 {STORE}")
+        nbytes = code.op("trunc i64 %nbytes to i32")
+        code.set(outer, _host(code, "%outside", nbytes, how))
 
     code.when(some, look)
     nothing = code.op(f"or i1 {some}, {inwards}")
     code.when(code.op(f"xor i1 {nothing}, true"), lambda: code.leave("ret void"))
-    place = address_of(code, "%lane")
-    code.do(f"store i64 %offset, ptr {place}")
+    code.do(f"store i64 %offset, ptr {code.slot('warp', 'addresses', '%lane', 64)}")
     bit = code.op("shl i32 1, %lane")
-    proxy = f"call void @treadle_ptx_check_proxy(ptr %block, ptr %warp, i32 {bit}, i32 %line)"
+    proxy = f"call void @treadle_ptx_check_proxy(ptr %block, ptr %warp, i32 {bit}, i32 %site)"
     code.when(code.op(f"xor i1 {inwards}, true"), lambda: code.do(proxy))
     good = code.variable("i32", "0")
     for condition, how in ((inwards, STORE), (code.op(f"xor i1 {inwards}, true"), LOAD)):
-        call = f"call i32 @{check_name(how, 16)}(ptr %block, ptr %warp, i32 {bit}, i32 %line)"
+        call = f"call i32 @{check_name(how, 16)}(ptr %block, ptr %warp, i32 {bit}, i32 %site)"
         code.when(condition, lambda call=call: code.set(good, code.op(call)))
     bad = code.op(f"icmp eq i32 {code.get(good)}, 0")
     code.when(bad, lambda: code.leave("ret void"))
-    inner = code.op(f"load ptr, ptr {place}")
-    outer = code.op("inttoptr i64 %host to ptr")
+    inner = code.op(f"load ptr, ptr {host_of(code, '%lane')}")
+    there = code.op(f"inttoptr i64 {code.get(outer)} to ptr")
     part = code.at(inner, "%skip")
 
     def take() -> None:
         code.do("call void @note_asynchronous(ptr %block, i64 %offset)")
         code.do(f"store i128 0, ptr {inner}, align 16")
-        code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {part}, ptr {outer}, i64 %nbytes, i1 false)")
+        code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {part}, ptr {there}, i64 %nbytes, i1 false)")
         rounds = code.op(f"icmp uge i32 %inwards, {_ROUNDS}")
         code.when(rounds, lambda: code.do(f"call void @round_to_tf32(ptr {inner})"))
 
     def put() -> None:
-        code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {outer}, ptr {part}, i64 %nbytes, i1 false)")
+        code.do(f"call void @llvm.memcpy.p0.p0.i64(ptr {there}, ptr {part}, i64 %nbytes, i1 false)")
 
     code.when(inwards, take, put)
     code.do("ret void")
@@ -132,49 +131,37 @@ def _piece() -> str:
 def _box() -> str:
     """One lane's box; how many bytes it has is left in `data`."""
     code = Code(
-        "void", "move_tensor_box", "ptr %block, ptr %warp, i32 %line, i32 %lane, i32 %how",
+        MACHINE, "void", "move_tensor_box", "ptr %block, ptr %warp, i32 %site, i32 %lane, i32 %how",
         "noinline",
     )  # fmt: skip
     row = code.op("zext i32 %lane to i64")
 
     def lane_word(part: int) -> str:
-        return code.at(code.at("%warp", WARP["data"] + 256 * part), row, 8)
+        return code.at(code.at("%warp", MACHINE.warp["data"] + 256 * part), row, 8)
 
     address = code.op(f"load i64, ptr {lane_word(MAP)}")
     shared = code.op(f"load i64, ptr {lane_word(SHARED)}")
-    code.do(f"%map = inttoptr i64 {address} to ptr")
     rank = code.op("and i32 %how, 255")
     inwards = code.op(f"and i32 %how, {INWARDS}")
-    found = code.op(
-        f"call i1 @find_allocation(ptr %block, ptr {_known(code)}, i64 {address}, "
-        f"i64 {TENSOR_MAP_BYTES})"
-    )
-    code.when(
-        code.op(f"xor i1 {found}, true"),
-        lambda: _report(code, Fault.GLOBAL, address, str(TENSOR_MAP_BYTES)),
-    )
+    host = _host(code, address, str(TENSOR_MAP_BYTES), str(LOAD))
+    code.do(f"%map = inttoptr i64 {host} to ptr")
     for value, align in ((address, _MAP_ALIGN), (shared, _SHARED_ALIGN)):
         odd = code.op(f"icmp ne i64 {code.op(f'and i64 {value}, {align - 1}')}, 0")
-        code.when(odd, lambda v=value, a=align: _report(code, Fault.MISALIGNED, v, str(a)))
+        code.when(odd, lambda v=value, a=align: _report(code, Fault.MISALIGNED, v, str(a), str(a)))
     strange = code.op(f"icmp ne i32 {_in_map(code, 'sign', 32)}, {TENSOR_MAP_SIGN}")
     other = code.op(f"icmp ne i32 {_in_map(code, 'rank', 32)}, {rank}")
     code.when(
         code.op(f"or i1 {strange}, {other}"),
-        lambda: _report(code, Fault.BAD_TENSOR_MAP, address, "0", _wide(code, rank)),
+        lambda: _report(code, PTXFault.BAD_TENSOR_MAP, address, "0", code.as_extra(rank, "i32")),
     )
     each = _wide(code, _in_map(code, "nbytes", 32))
     pieces = _wide(code, _in_map(code, "pieces", 32))
     sizes = [_in_map(code, f"size{d}", 64) for d in range(5)]
     boxes = [_wide(code, _in_map(code, f"box{d}", 16), 16) for d in range(5)]
     strides = {d: _in_map(code, f"stride{d}", 64) for d in _OUTER}
-    firsts = [
-        code.op(
-            "sext i32 "
-            + code.op(f"load i32, ptr {code.at(code.at('%warp', WARP['more'] + 128 * d), row, 4)}")
-            + " to i64"
-        )
-        for d in range(5)
-    ]
+    places = [code.at("%warp", MACHINE.warp["more"] + 128 * d) for d in range(5)]
+    numbers = [code.op(f"load i32, ptr {code.at(place, row, 4)}") for place in places]
+    firsts = [code.op(f"sext i32 {number} to i64") for number in numbers]
     inner = code.op(f"mul i64 {boxes[0]}, {each}")
     end = code.op(f"mul i64 {sizes[0]}, {each}")
     begin = code.op(f"mul i64 {firsts[0]}, {each}")
@@ -213,7 +200,7 @@ def _box() -> str:
             bits = code.op(f"and i64 {code.op(f'lshr i64 {offset}, 7')}, {pieces}")
             offset = code.op(f"xor i64 {offset}, {code.op(f'shl i64 {bits}, 4')}")
             code.do(
-                f"call void @move_tensor_piece(ptr %block, ptr %warp, i32 %line, i32 %lane, "
+                f"call void @move_tensor_piece(ptr %block, ptr %warp, i32 %site, i32 %lane, "
                 f"i64 {offset}, i64 {code.op(f'add i64 {host}, {low}')}, "
                 f"i64 {code.op(f'sub i64 {low}, {first}')}, i64 {nbytes}, i32 {way})"
             )
@@ -223,7 +210,7 @@ def _box() -> str:
     code.count(code.op(f"trunc i64 {rows} to i32"), one_row)
     outwards = code.op(f"icmp eq i32 {inwards}, 0")
     high = code.op(f"add i64 {shared}, {code.op(f'mul i64 {rows}, {inner}')}")
-    start = f"call void @treadle_ptx_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
+    start = f"call void @treadle_simt_flight_start(ptr %block, ptr %warp, i32 1, i32 {BULK}, "
     code.when(outwards, lambda: code.do(f"{start}i64 {shared}, i64 {high})"))
     code.do("ret void")
     return code.text
@@ -232,13 +219,13 @@ def _box() -> str:
 def _tensor_function() -> str:
     """The boxes of all lanes of a mask."""
     code = Code(
-        "void", "treadle_ptx_tensor", "ptr %block, ptr %warp, i32 %mask, i32 %line, i32 %how",
+        MACHINE, "void", "treadle_ptx_tensor", f"{LANES}, i32 %how",
         "noinline",
     )  # fmt: skip
     code.each_lane(
         "%mask",
         lambda lane: code.do(
-            f"call void @move_tensor_box(ptr %block, ptr %warp, i32 %line, i32 {lane}, i32 %how)"
+            f"call void @move_tensor_box(ptr %block, ptr %warp, i32 %site, i32 {lane}, i32 %how)"
         ),
     )
     code.do("ret void")

@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ptx.emit import Handlers, lanes, splat
 from treadle.emulate.ptx.flow import VOTED
-from treadle.emulate.ptx.machine import BLOCK, LANES
+from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.syntax import Immediate, Operand, Pair, Sink
+from treadle.emulate.simt.accesses import warp_sync
 
 if TYPE_CHECKING:
     from treadle.emulate.ptx.emit import Emitter, Modifiers
@@ -244,8 +245,7 @@ def _elect(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     first, second = _pair(item.operands[0])
     here = e.op(f"and i32 {e.mask_bits}, {e.first(item.operands[1], 32)}")
-    leader = e.intrinsic("llvm.cttz.i32", "i32", f"i32 {here}", "i1 false", types="i32, i1")
-    everywhere = e.spread(leader)
+    everywhere = e.spread(e.first_lane(here))
     e.write(first, everywhere, 32)
     e.write_predicate(second, e.op(f"icmp eq {lanes(32)} {everywhere}, {_IOTA}"))
 
@@ -254,7 +254,7 @@ def _elect(e: Emitter, item: Instruction, m: Modifiers) -> None:
 def _warp_barrier(e: Emitter, item: Instruction, m: Modifiers) -> None:
     if not m.flag("warp") or not m.flag("sync"):
         raise m.fail()
-    e.intrinsic("treadle_ptx_warp_sync", "void", "ptr %block", "ptr %warp")
+    warp_sync(e)
 
 
 @HANDLERS.of(VOTED)
@@ -266,8 +266,8 @@ def _voted(e: Emitter, item: Instruction, m: Modifiers) -> None:
     number = e.op(f"zext i32 {e.first(barrier, 32)} to i64")
     counts = []
     for name in ("last_voted", "last_arrived"):
-        base = e.op(f"getelementptr i8, ptr %block, i64 {BLOCK[name]}")
-        counts.append(e.op(f"load i32, ptr {e.op(f'getelementptr i32, ptr {base}, i64 {number}')}"))
+        place = e.op(f"getelementptr i32, ptr {e.block_field(name)}, i64 {number}")
+        counts.append(e.op(f"load i32, ptr {place}"))
     if mode == "popc":
         e.write(result, e.spread(counts[0]), 32)
         return

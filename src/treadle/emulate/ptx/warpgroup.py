@@ -25,11 +25,11 @@ from treadle.emulate.ptx.floating import (
     to_odd,
     widen,
 )
-from treadle.emulate.ptx.machine import LANES
+from treadle.emulate.ptx.machine import LANES, MATRICES
 from treadle.emulate.ptx.matrix import ELEMENTS, Shape, element_of_word, product, registers_of
-from treadle.emulate.ptx.memory import check_proxy, flight_commit, flight_start, flight_wait, load
-from treadle.emulate.ptx.pending_reads import MATRICES
+from treadle.emulate.ptx.memory import check_proxy
 from treadle.emulate.ptx.syntax import Immediate, Operand, Vector
+from treadle.emulate.simt.accesses import flight_commit, flight_start, flight_wait, load
 from treadle.target import Fragment, mma_fragments
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
         flight_commit(e, MATRICES)
         return
     if m.flag("wait_group"):
-        flight_wait(e, MATRICES, item.operands[0])
+        flight_wait(e, MATRICES, e.first(item.operands[0], 32))
         return
     if not m.flag("mma_async"):
         raise m.fail()
@@ -112,7 +112,7 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
         e.do(f"store {_DOUBLES} {part}, ptr {e.warp_field('tiles', 8 * LANES * i)}, align 64")
     function = _columns(e, shape, columns, b_kind, sums, bool(numbers[3]))
     e.do(
-        f"call void {function}(ptr %block, ptr %warp, i32 {e.mask_bits}, i32 {e.layout.line}, "
+        f"call void {function}(ptr %block, ptr %warp, i32 {e.mask_bits}, i32 {e.site}, "
         f"i64 {e.first(b, 64)})"
     )
     _take_sums(e, registers, sums)
@@ -281,7 +281,7 @@ def _columns(
     if name in e.helpers:
         return f"@{name}"
     inner = Emitter(e.layout)
-    inner.helpers, inner.mask_bits, inner.line = e.helpers, "%mask", "%line"
+    inner.helpers, inner.mask_bits, inner.site = e.helpers, "%mask", "%site"
     inner.label("entry")
     matrix = _matrix(inner, "%descriptor", is_transposed)
     inner.do("br label %loop")
@@ -321,6 +321,6 @@ def _columns(
     body = "\n".join(inner.lines)
     return e.need(
         name,
-        f"define internal void @{name}(ptr %block, ptr %warp, i32 %mask, i32 %line, "
+        f"define internal void @{name}(ptr %block, ptr %warp, i32 %mask, i32 %site, "
         f"i64 %descriptor) noinline {{\n{body}\n}}\n",
     )

@@ -9,51 +9,31 @@ expression.
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import math
-import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 
 from ...dtype import dtypes
 from ..interval import bounds
 from ..node import Node
 from ..op import Op
+from ..remembered import Table, remembered
 from ..rewrite import rewrite
 from ..rule import RuleSet, anything, constant, rule
 
-__all__ = ["INDEX_RULES", "Terms", "linear_terms", "remembered", "simplify", "sum_terms"]
+__all__ = [
+    "INDEX_RULES", "SIMPLER", "Terms", "linear_terms", "simplified_sum", "simplify", "sum_terms",
+]  # fmt: skip
 
 Terms = dict[Node, int]
 
-
-class _Memory(threading.local):
-    known: dict[Node, Node] | None = None  # node -> what it is simplified to
-
-
-_memory = _Memory()
+SIMPLER = Table[Node, Node]()  # what nodes are simplified to
 
 
 def simplify(node: Node) -> Node:
     """`node` with every rule of INDEX_RULES applied to the index and bool arithmetic in it."""
-    with remembered() as known:
-        return rewrite(node, INDEX_RULES, known)
-
-
-@contextlib.contextmanager
-def remembered() -> Iterator[dict[Node, Node]]:
-    """A block in which this thread simplifies each node once: most are met many times.
-
-    with remembered(): ...everything that makes one kernel...
-    """
-    if _memory.known is not None:  # inside another block, or a rule that simplifies
-        yield _memory.known
-        return
-    _memory.known = {}
-    try:
-        yield _memory.known
-    finally:
-        _memory.known = None
+    with remembered():
+        return rewrite(node, INDEX_RULES, SIMPLER.here())
 
 
 # -- sums ---------------------------------------------------------------------------------------
@@ -97,6 +77,23 @@ def sum_terms(terms: Terms, constant_part: int) -> Node:
     return Node(Op.ADD, dtypes.index, (total, Node.index(constant_part)))
 
 
+def simplified_sum(parts: Iterable[tuple[Node, int]], constant_part: int) -> Node:
+    """The sum of simplified indices, each times a constant, and of a constant: simplified, too."""
+    terms: Terms = {}
+    rest = constant_part
+    for part, factor in parts:
+        inner, more = linear_terms(part)
+        rest += factor * more
+        for term, coefficient in inner.items():
+            terms[term] = terms.get(term, 0) + factor * coefficient
+    terms = {term: coefficient for term, coefficient in terms.items() if coefficient}
+    total = sum_terms(terms, rest)
+    if _recombine(dict(terms)):
+        return simplify(total)
+    SIMPLER.here()[total] = total
+    return total
+
+
 def _compare(a: Node, b: Node) -> int:
     """Below 0 where `a` comes first: by structure alone, so that equal sums are the same Node.
 
@@ -138,18 +135,24 @@ def _distribute(x: Node, c: Node) -> Node | None:
     return sum_terms({t: k * c.arg for t, k in terms.items()}, rest * c.arg)
 
 
-def _recombine(terms: Terms) -> None:
-    """(x // c) * c + x % c is x, and (x // a % b) * a + x % a is x % (a * b), at any scale."""
-    changed = True
-    while changed:
-        changed = False
-        for term in list(terms):
-            if term.op is not Op.MOD or term.src[1].op is not Op.CONST:
-                continue
-            value, size, scale = term.src[0], term.src[1].arg, terms[term]
-            merged = _partner(terms, value, size, scale)
-            if merged is None:
-                continue
+def _recombine(terms: Terms) -> bool:
+    """(x // c) * c + x % c is x, and (x // a % b) * a + x % a is x % (a * b), at any scale.
+
+    Returns whether `terms` are others now.
+    """
+    count = 0
+    while _recombine_one(terms):
+        count += 1
+    return count > 0
+
+
+def _recombine_one(terms: Terms) -> bool:
+    """Put one quotient and its remainder together in `terms`, if there are any."""
+    for term, scale in terms.items():
+        if term.op is not Op.MOD or term.src[1].op is not Op.CONST:
+            continue
+        merged = _partner(terms, term.src[0], term.src[1].arg, scale)
+        if merged is not None:
             partner, whole = merged
             del terms[partner], terms[term]
             inner, rest = linear_terms(whole)
@@ -159,8 +162,8 @@ def _recombine(terms: Terms) -> None:
                 terms[part] = terms.get(part, 0) + coefficient * scale
             for part in [t for t, c in terms.items() if c == 0]:
                 del terms[part]
-            changed = True
-            break
+            return True
+    return False
 
 
 def _partner(terms: Terms, value: Node, size: int, scale: int) -> tuple[Node, Node] | None:

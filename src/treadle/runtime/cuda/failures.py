@@ -10,13 +10,12 @@ shows at a later call, so `launched` keeps the names of what may still run.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from treadle.errors import DeviceError, InternalError, OutOfMemory, StaleCodeError
 from treadle.runtime.cuda.driver import DriverError
-from treadle.runtime.presence import Presence
+from treadle.runtime.presence import Launching
 
 __all__ = ["BREAKING", "Failures", "newer_error", "opening_failed"]
 
@@ -96,8 +95,6 @@ _REFUSED = {
     "CUDA_ERROR_UNSUPPORTED_DEVSIDE_SYNC": "it is damaged, or newer than the driver",
 }  # fmt: skip
 
-_MOST_NAMES = 64
-
 
 def newer_error(number: int, call: str) -> DriverError:
     """A failure that only a newer cuda-bindings has a name for."""
@@ -111,21 +108,12 @@ def opening_failed(error: DriverError) -> DeviceError:
     return DeviceError(f"CUDA: {what}{'' if known else f' ({error})'}; {mend}")
 
 
-class Failures(Presence):
+class Failures(Launching):
     """What has gone wrong on one device, and what runs there that may still fail."""
 
     def __init__(self, name: str, version: tuple[int, int]) -> None:
         super().__init__(name, "CUDA")
         self._version = version
-        self._running: deque[str] = deque(maxlen=_MOST_NAMES)
-
-    def launched(self, names: Iterable[str]) -> None:
-        """Kernels have been started, and may fail from now on."""
-        self._running.extend(names)
-
-    def finished(self) -> None:
-        """Everything that was started has come to its end."""
-        self._running.clear()
 
     @contextmanager
     def translated(self, what: str) -> Iterator[None]:

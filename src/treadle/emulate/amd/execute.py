@@ -1,0 +1,101 @@
+"""Runs a Dispatch of the command processor on the core: what an emulated device is built with.
+
+    execute = Executor(compile_ir)
+    execute(dispatch)                       # returns when all workgroups have finished
+
+Programs are translated when they are first launched, and again when their bytes have changed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from typing import TYPE_CHECKING
+
+from treadle.emulate.amd.machine import front_end
+from treadle.emulate.amd.mode import Mode
+from treadle.emulate.amd.program import Kernel, translate
+from treadle.emulate.kfd.dispatch import KernelFault
+from treadle.emulate.machine.memory import MemoryFault, Permission
+from treadle.emulate.simt.execute import EmulationFault, Program
+from treadle.emulate.simt.machine import Access, Region
+
+if TYPE_CHECKING:
+    from treadle.emulate.kfd.dispatch import Dispatch
+    from treadle.emulate.machine.memory import AddressSpace
+    from treadle.emulate.simt.execute import CompileIR
+    from treadle.emulate.simt.front_end import Translation
+
+__all__ = ["Executor"]
+
+_LONGEST = 24
+_KERNEL = "kernel"  # the name of a Program's only kernel
+_MOST_CODE = 1 << 20  # bytes from the entry on that tell programs apart
+
+
+class Executor:
+    """Runs dispatches. `threads` and `checks_races` are as in simt.execute.Program."""
+
+    def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
+        self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
+        self._programs: dict[tuple, Program[Translation]] = {}
+
+    def __call__(self, dispatch: Dispatch) -> None:
+        """Raises KernelFault for what stops a kernel."""
+        for size, items in zip(dispatch.workgroup, dispatch.work_items, strict=True):
+            if items % size:
+                raise KernelFault(
+                    f"a grid of {dispatch.work_items} work items in workgroups of "
+                    f"{dispatch.workgroup}: smaller last workgroups are not emulated"
+                )
+        if not Mode.rounds_to_nearest(dispatch.rsrc1):
+            raise KernelFault("floats that are not rounded to the nearest are not emulated")
+        program = self._program(dispatch)
+        params = struct.pack(f"<{len(dispatch.user_sgprs)}I", *dispatch.user_sgprs)
+        try:
+            program.launch(
+                _KERNEL, dispatch.workgroups, dispatch.workgroup, params, _regions(dispatch.space)
+            )
+        except EmulationFault as fault:
+            raise KernelFault(str(fault)) from fault
+
+    def _program(self, dispatch: Dispatch) -> Program[Translation]:
+        local = dispatch.scratch_wave // dispatch.wave
+        key = (
+            dispatch.chip, dispatch.wave, dispatch.program, dispatch.rsrc1, dispatch.rsrc2,
+            len(dispatch.user_sgprs), dispatch.lds, local, _fingerprint(dispatch),
+        )  # fmt: skip
+        found = self._programs.get(key)
+        if found is None:
+            space = dispatch.space
+            kernel = Kernel(
+                dispatch.chip, dispatch.wave, lambda address: _code(space, address),
+                dispatch.program, dispatch.rsrc1, dispatch.rsrc2, len(dispatch.user_sgprs),
+                dispatch.lds, local,
+            )  # fmt: skip
+            found = Program(
+                front_end(dispatch.wave), lambda _: translate(kernel), self._compile_ir,
+                self._threads, self._checks_races,
+            )  # fmt: skip
+            self._programs[key] = found
+        return found
+
+
+def _code(space: AddressSpace, address: int, nbytes: int = _LONGEST) -> bytes:
+    """Up to so many bytes of code at an address: fewer where the memory ends."""
+    try:
+        mapping = space.find(address, Permission.EXECUTE)
+    except MemoryFault as fault:
+        raise KernelFault(f"code at {address:#x}: {fault}") from fault
+    return space.fetch(address, min(nbytes, mapping.end - address))
+
+
+def _fingerprint(dispatch: Dispatch) -> bytes:
+    return hashlib.sha256(_code(dispatch.space, dispatch.program, _MOST_CODE)).digest()
+
+
+def _regions(space: AddressSpace) -> list[Region]:
+    return [
+        Region(m.start, m.nbytes, m.host - m.start, Access(m.permissions & 7))
+        for m in space.mappings()
+    ]

@@ -1,0 +1,68 @@
+"""Registers of a wave, as fields of the core's Warp, and the front end of each width.
+
+Vector registers are v0 to v255 and a0 to a255 (accumulators of CDNA), 32 bits in each lane. Scalar
+registers are s0 to s123, named by the number that they have as operands: VCC is s106 and s107,
+TTMP0 is s108. `exec` is the core's mask; waves of 32 lanes keep EXEC_HI as a scalar of its own.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+from treadle.emulate.simt.front_end import FaultFacts, FrontEnd
+from treadle.emulate.simt.machine import Fault, Machine
+from treadle.emulate.simt.registers import Place
+
+__all__ = ["ILLEGAL", "SCALARS", "VCC", "front_end", "places"]
+
+VCC, _TTMP = 106, 108
+SCALARS, VECTORS = 124, 256
+TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
+ILLEGAL = Fault.FIRST_OWN
+_MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
+_OTHERS = ("m0", "scc", "exec_hi")
+
+
+@cache
+def _machine(width: int) -> Machine:
+    scalars = (*(f"s{n}" for n in range(SCALARS)), *_OTHERS)
+    vectors = [f"{letter}{n}" for letter in "va" for n in range(VECTORS)]
+    return Machine(
+        width,
+        has_lane_counters=False,
+        most_align=4,
+        warp=(
+            *((name, 4) for name in scalars),
+            *((name, 4 * width) for name in vectors),
+            *((f"matrix_{letter}", 4 * _MATRIX * width) for letter in "abd"),
+        ),
+    )
+
+
+def _illegal(facts: FaultFacts) -> str:
+    return f"{facts.who}: the wave reached an instruction that is not emulated"
+
+
+@cache
+def front_end(width: int) -> FrontEnd:
+    """The front end of waves of 32 or 64 lanes."""
+    return FrontEnd(
+        "AMD",
+        _machine(width),
+        symbols=("treadle_simt_host",),
+        faults={ILLEGAL: _illegal},
+    )
+
+
+@cache
+def places(width: int) -> dict[str, Place]:
+    """Where each register lies."""
+    machine = _machine(width)
+    found = {"exec": Place(machine.warp["exec"], machine.mask, is_scalar=True)}
+    for name in (*(f"s{n}" for n in range(SCALARS)), *_OTHERS):
+        found[name] = Place(machine.warp[name], "i32", is_scalar=True)
+    for letter in "va":
+        for n in range(VECTORS):
+            name = f"{letter}{n}"
+            found[name] = Place(machine.warp[name], "i32")
+    return found

@@ -1,0 +1,308 @@
+"""Memory: scalar loads, global, flat, scratch and LDS accesses of lanes, and atomics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from treadle.emulate.amd.meanings import MEANINGS
+from treadle.emulate.amd.operands import Kind, Operand
+from treadle.emulate.amd.vector import gather
+from treadle.emulate.simt.accesses import load, read_modify_write, store
+from treadle.emulate.simt.atomics import atomic_function
+from treadle.emulate.simt.shadow import LOAD
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treadle.emulate.amd.wave import Wave
+
+__all__: list[str] = []
+
+
+def _signed(value: int, width: int) -> int:
+    return value - ((value & 1 << width - 1) << 1)
+
+
+def _offset(w: Wave) -> int:
+    """The offset of an instruction, which has a sign."""
+    width = next((f.width for f in w.item.row.fields if f.name == "offset"), 1)
+    return _signed(w.item.modifiers.get("offset", 0), width)
+
+
+def _is_off(w: Wave, of: Operand | None) -> bool:
+    return of is None or (of.kind is Kind.SPECIAL and of.index == w.chip.null)
+
+
+# -- scalar loads
+
+
+def _scalar_load(count: int) -> None:
+    @MEANINGS.of(f"s_load_b{32 * count}")
+    def meaning(w: Wave) -> None:
+        s, e, operands = w.s, w.e, w.item.operands
+        address = w.scalar(operands["sbase"], "u64")
+        address = s.op("u64", "add", address, str(_offset(w)))
+        more = operands.get("soffset")
+        if not _is_off(w, more) and more is not None:
+            address = s.op("u64", "add", address, s.resize("u32", "u64", w.scalar(more)))
+        address = s.op("u64", "and", address, "-4")
+        host = e.intrinsic(
+            "treadle_simt_host", "i64", "ptr %block", "ptr %warp", f"i32 {e.site}", "i32 0",
+            f"i64 {address}", f"i32 {4 * count}", f"i32 {LOAD}",
+        )  # fmt: skip
+        # What is not there is read from memory of the wave, and never seen: a fault was noted.
+        spare = e.op(f"ptrtoint ptr {e.warp_field('data')} to i64")
+        good = s.truth("u64", host)
+        place = e.op(f"inttoptr i64 {s.select('u64', good, host, spare)} to ptr")
+        for i in range(count):
+            at = e.op(f"getelementptr i32, ptr {place}, i64 {i}")
+            w.set_scalar(operands["sdst"], e.op(f"load i32, ptr {at}"), part=i)
+
+
+for _count in (1, 2, 3, 4, 8, 16):
+    _scalar_load(_count)
+
+# -- memory of lanes
+
+
+def _address(w: Wave, space: str) -> str:
+    """An address for each lane, of 64 bits."""
+    x, operands = w.x, w.item.operands
+    base, offset = operands.get("saddr"), x.const("u64", _offset(w))
+    place = operands.get("vaddr")
+    if space == "local":
+        total = offset
+        if place is not None:
+            total = x.op("u64", "add", total, x.resize("u32", "u64", w.lanes_of(place)))
+        if base is not None and not _is_off(w, base):
+            wide = w.s.resize("u32", "u64", w.scalar(base))
+            total = x.op("u64", "add", total, w.spread("u64", wide))
+        return total
+    if place is None:
+        raise ValueError("an access without an address")
+    if _is_off(w, base) or base is None:
+        address = x.pair(w.vector(place), w.vector(place, 1))
+    else:
+        low = x.resize("u32", "u64", w.vector(place))
+        address = x.op("u64", "add", low, w.spread("u64", w.scalar(base, "u64")))
+    return x.op("u64", "add", address, offset)
+
+
+def _pieces(words: int) -> list[tuple[int, int]]:
+    """First words and counts of accesses that the core makes at a time: 3 are 2 and 1."""
+    return [(0, 2), (2, 1)] if words == 3 else [(0, words)]
+
+
+def _load_words(w: Wave, space: str, address: str, words: int) -> list[str]:
+    found: list[str] = []
+    for first, count in _pieces(words):
+        at = w.x.op("u64", "add", address, w.x.const("u64", 4 * first))
+        found += load(w.e, space, at, 32, count)
+    return found
+
+
+def _store_words(w: Wave, space: str, address: str, values: Sequence[str]) -> None:
+    for first, count in _pieces(len(values)):
+        at = w.x.op("u64", "add", address, w.x.const("u64", 4 * first))
+        store(w.e, space, at, 32, values[first : first + count])
+
+
+def _set_words(w: Wave, values: Sequence[str]) -> None:
+    for part, value in enumerate(values):
+        w.set_vector(w.item.operands["vdst"], value, part)
+
+
+_SPACES = {"global": "global", "flat": "generic", "scratch": "local"}
+_DATA = {"global": "vdata", "flat": "vdata", "scratch": "vdata", "ds": "data0"}
+# Name, bits, whether the sign is kept, and the half of the register that is written: low, high or
+# all of it.
+_SMALL = (
+    ("u8", 8, False, None), ("i8", 8, True, None), ("u16", 16, False, None),
+    ("i16", 16, True, None), ("d16_b16", 16, False, False), ("d16_hi_b16", 16, False, True),
+    ("d16_u8", 8, False, False), ("d16_i8", 8, True, False), ("d16_hi_u8", 8, False, True),
+    ("d16_hi_i8", 8, True, True),
+)  # fmt: skip
+
+
+def _place(w: Wave, kind: str) -> tuple[str, str]:
+    """The space of an access, and its addresses."""
+    if kind == "ds":
+        offset = w.x.const("u64", w.item.modifiers.get("offset", 0))
+        address = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
+        return "shared", w.x.op("u64", "add", address, offset)
+    return _SPACES[kind], _address(w, _SPACES[kind])
+
+
+def _small_load(name: str, kind: str, bits: int, has_sign: bool, half: bool | None) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        (value,) = load(w.e, *_place(w, kind), bits)
+        of = w.item.operands["vdst"]
+        letter = "i" if has_sign else "u"
+        if half is None:
+            w.set_bits(32, w.x.resize(f"{letter}{bits}", "u32", value))
+        else:
+            narrow = w.x.resize(f"{letter}{bits}", "u16", value)
+            w.set_half(of, narrow, half or of.high, clears=False)
+
+
+def _word_load(name: str, kind: str, words: int) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        _set_words(w, _load_words(w, *_place(w, kind), words))
+
+
+def _small_store(name: str, kind: str, bits: int, is_high: bool) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        of = _stored(w, kind)
+        value = w.lanes_of(of)
+        if is_high or of.high:
+            value = w.x.op("u32", "lshr", value, w.x.const("u32", 16))
+        store(w.e, *_place(w, kind), bits, [w.x.resize("u32", f"u{bits}", value)])
+
+
+def _stored(w: Wave, kind: str) -> Operand:
+    return w.item.operands[_DATA[kind]]
+
+
+def _word_store(name: str, kind: str, words: int) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        of = _stored(w, kind)
+        _store_words(w, *_place(w, kind), [w.lanes_of(of, part) for part in range(words)])
+
+
+for _kind in ("global", "flat", "scratch", "ds"):
+    for _name, _bits, _has_sign, _half in _SMALL:
+        if _kind == "ds" and _name.endswith("b16"):
+            _name = _name.replace("b16", "u16") if "hi" not in _name else "u16_d16_hi"
+            _name = {"d16_u16": "u16_d16"}.get(_name, _name)
+        elif _kind == "ds" and "d16" in _name:
+            _name = f"{_name[-2:]}_d16{'_hi' if 'hi' in _name else ''}"
+        _small_load(f"{_kind}_load_{_name}", _kind, _bits, _has_sign, _half)
+    for _words in (1, 2, 3, 4):
+        _word_load(f"{_kind}_load_b{32 * _words}", _kind, _words)
+        _word_store(f"{_kind}_store_b{32 * _words}", _kind, _words)
+    for _bits in (8, 16):
+        _high = f"b{_bits}_d16_hi" if _kind == "ds" else f"d16_hi_b{_bits}"
+        _small_store(f"{_kind}_store_b{_bits}", _kind, _bits, is_high=False)
+        _small_store(f"{_kind}_store_{_high}", _kind, _bits, is_high=True)
+
+
+# -- two places of LDS
+
+
+def _two_places(w: Wave, words: int, stride: int) -> list[str]:
+    base = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
+    return [
+        w.x.op("u64", "add", base, w.x.const("u64", w.item.modifiers[name] * 4 * words * stride))
+        for name in ("offset0", "offset1")
+    ]
+
+
+def _pair(words: int, stride: int) -> None:
+    suffix = f"2addr_{'stride64_' if stride > 1 else ''}b{32 * words}"
+
+    @MEANINGS.of(f"ds_load_{suffix}")
+    def read(w: Wave) -> None:
+        places = _two_places(w, words, stride)
+        _set_words(w, [v for at in places for v in _load_words(w, "shared", at, words)])
+
+    @MEANINGS.of(f"ds_store_{suffix}")
+    def write(w: Wave) -> None:
+        for at, name in zip(_two_places(w, words, stride), ("data0", "data1"), strict=True):
+            of = w.item.operands[name]
+            _store_words(w, "shared", at, [w.lanes_of(of, i) for i in range(words)])
+
+
+for _words in (1, 2):
+    for _stride in (1, 64):
+        _pair(_words, _stride)
+
+
+# -- atomics
+
+_ATOMICS = {
+    "add_u32": ("add", "u32"), "add_u64": ("add", "u64"), "sub_u32": ("sub", "u32"),
+    "sub_u64": ("sub", "u64"), "inc_u32": ("inc", "u32"), "dec_u32": ("dec", "u32"),
+    "and_b32": ("and", "b32"), "and_b64": ("and", "b64"), "or_b32": ("or", "b32"),
+    "or_b64": ("or", "b64"), "xor_b32": ("xor", "b32"), "xor_b64": ("xor", "b64"),
+    "min_i32": ("min", "s32"), "max_i32": ("max", "s32"), "min_u32": ("min", "u32"),
+    "max_u32": ("max", "u32"), "min_i64": ("min", "s64"), "max_i64": ("max", "s64"),
+    "min_u64": ("min", "u64"), "max_u64": ("max", "u64"), "swap_b32": ("exch", "b32"),
+    "swap_b64": ("exch", "b64"), "cmpswap_b32": ("cas", "b32"), "cmpswap_b64": ("cas", "b64"),
+    "add_f32": ("add", "f32"), "add_f64": ("add", "f64"), "pk_add_f16": ("add", "f16x2"),
+    "pk_add_bf16": ("add", "bf16x2"),
+}  # fmt: skip
+
+
+def _atomic(name: str, kind: str, operation: str, type: str) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        function = atomic_function(w.e, operation, type)
+        if function is None:
+            raise ValueError(f"no atomic {operation} of {type}")
+        bits = 64 if "64" in type else 32
+        of, words = _stored(w, kind), bits // 32
+
+        def data(first: int) -> str:
+            parts = [w.lanes_of(of, first + i) for i in range(words)]
+            return parts[0] if words == 1 else w.x.pair(*parts)
+
+        # A comparison's new value is first, and what it must be is behind it.
+        operands = (data(words), data(0)) if operation == "cas" else (data(0),)
+        space, address = _place(w, kind)
+        found = read_modify_write(w.e, function, space, address, bits, *operands)
+        if "vdst" in w.item.operands:
+            w.set_bits(bits, found)
+
+
+for _name, (_operation, _type) in _ATOMICS.items():
+    for _kind in ("global", "flat"):
+        _atomic(f"{_kind}_atomic_{_name}", _kind, _operation, _type)
+
+
+# -- lanes by way of LDS's crossbar
+
+
+@MEANINGS.of("ds_bpermute_b32")
+def _permute(w: Wave) -> None:
+    x, e = w.x, w.e
+    address = x.op("u32", "add", w.lanes_of(w.item.operands["addr"]),
+                   x.const("u32", w.item.modifiers.get("offset", 0)))  # fmt: skip
+    lanes = x.bits(address, 2, w.width.bit_length() - 1)
+    moved = gather(w, w.lanes_of(w.item.operands["data0"]), lanes)
+    active = x.truth("u32", gather(w, x.from_flag("u32", e.mask), lanes))
+    w.set_bits(32, x.select("u32", active, moved, x.const("u32", 0)))
+
+
+@MEANINGS.of("ds_swizzle_b32")
+def _swizzle(w: Wave) -> None:
+    """A fixed permutation of groups of 4 lanes, or of 32."""
+    x, e, offset = w.x, w.e, w.item.modifiers.get("offset", 0)
+    if offset & 0x8000:
+        order = [i & ~3 | offset >> 2 * (i & 3) & 3 for i in range(w.width)]
+    else:
+        keep, set_, flip = offset & 31, offset >> 5 & 31, offset >> 10 & 31
+        order = [i & ~31 | ((i & keep | set_) ^ flip) & 31 for i in range(w.width)]
+    lanes = e.machine.constants("i32", order)
+    shape, flags = e.lanes("i32"), e.lanes("i1")
+    value = w.lanes_of(w.item.operands["addr"])
+    moved = e.op(f"shufflevector {shape} {value}, {shape} poison, {shape} {lanes}")
+    active = e.op(f"shufflevector {flags} {e.mask}, {flags} poison, {shape} {lanes}")
+    w.set_bits(32, x.select("u32", active, moved, x.const("u32", 0)))
+
+
+def _nothing(_: Wave) -> None:
+    """Memory of this machine is in order, and has no caches."""
+
+
+for _name in (
+    "s_waitcnt", "s_waitcnt_depctr", "s_waitcnt_vscnt", "s_waitcnt_vmcnt", "s_waitcnt_lgkmcnt",
+    "s_waitcnt_expcnt", "s_wait_loadcnt", "s_wait_storecnt", "s_wait_dscnt", "s_wait_kmcnt",
+    "s_wait_samplecnt", "s_wait_bvhcnt", "s_wait_expcnt", "s_wait_loadcnt_dscnt",
+    "s_wait_storecnt_dscnt", "buffer_gl0_inv", "buffer_gl1_inv", "buffer_wbl2", "buffer_inv",
+    "buffer_wbinvl1_vol", "global_inv", "global_wb", "global_wbinv",
+):  # fmt: skip
+    MEANINGS.add(_name, _nothing)

@@ -1,0 +1,297 @@
+"""A program of machine code to a kernel of the core: basic blocks from an entry on.
+
+    translation = translate(Kernel("gfx1100", 32, read, entry, rsrc1, rsrc2, 8, 0, 0))
+
+Code is read where branches lead. A block of code ends with a branch, a barrier or the end, and
+where another begins. Before the first stands one that sets the registers which the descriptor asks
+for. What has no meaning is a fault when a wave comes there, and not before.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from treadle.emulate.amd import floating, matrix, memory, scalar, vector
+from treadle.emulate.amd.chips import chip
+from treadle.emulate.amd.decode import DecodeError, Instruction, decode
+from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
+from treadle.emulate.amd.meanings import MEANINGS, canonical
+from treadle.emulate.amd.mode import Mode
+from treadle.emulate.amd.operands import Kind, Operand
+from treadle.emulate.amd.wave import Unsupported, Wave
+from treadle.emulate.simt.emit import Emitter
+from treadle.emulate.simt.front_end import Translation
+from treadle.emulate.simt.registers import Registers
+from treadle.emulate.simt.scalar_counter import ScalarCounter
+
+__all__ = ["Kernel", "translate"]
+
+_MODULES = (floating, matrix, memory, scalar, vector)  # which give instructions their meanings
+_LONGEST = 24  # bytes of an instruction
+_VCC = 106
+# What a way out of a block depends on: a test, and whether it must hold.
+_CONDITIONS = {
+    "s_cbranch_scc0": ("scc", False), "s_cbranch_scc1": ("scc", True),
+    "s_cbranch_vccz": ("vcc", False), "s_cbranch_vccnz": ("vcc", True),
+    "s_cbranch_execz": ("exec", False), "s_cbranch_execnz": ("exec", True),
+}  # fmt: skip
+_ENDS = ("s_endpgm", "s_endpgm_saved")
+_LASTING_MODE = "denormals that the next basic block treats in another way than the kernel's first"
+_BARRIERS = ("s_barrier", "s_barrier_wait")
+
+
+@dataclass(frozen=True)
+class Kernel:
+    """What translation depends on. `read(address)` gives up to 24 bytes of code there.
+
+    `user_sgprs` is how many scalar registers are set at the start.
+    """
+
+    chip: str
+    wave: int
+    read: Callable[[int], bytes]
+    entry: int
+    rsrc1: int
+    rsrc2: int
+    user_sgprs: int
+    shared_bytes: int
+    local_bytes: int
+
+
+@dataclass
+class _Block:
+    """Instructions from `start` on, with their addresses, and where the block goes on."""
+
+    start: int
+    items: list[tuple[int, Instruction]] = field(default_factory=list)
+    end: int = 0
+
+
+def translate(kernel: Kernel) -> Translation:
+    """The kernel as LLVM IR."""
+    return _Translator(kernel).translation()
+
+
+def _target(address: int, item: Instruction) -> int:
+    """Where a branch leads: a number of words behind it."""
+    words = item.modifiers["simm16"] & 0xFFFF
+    return address + item.size + 4 * (words - ((words & 0x8000) << 1))
+
+
+class _Translator:
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel, self._chip = kernel, chip(kernel.chip)
+        self._items: dict[int, Instruction] = {}
+        self._broken: dict[int, str] = {}  # where no instruction is, and why
+        self._starts = {kernel.entry}
+        self._sites: list[int] = []
+        self._faults: dict[int, str] = {}  # a site's fault
+        self._follow()
+        self._blocks = self._split()
+
+    # -- reading
+
+    def _follow(self) -> None:
+        left = [self._kernel.entry]
+        while left:
+            address = left.pop()
+            while address not in self._items and address not in self._broken:
+                try:
+                    code = self._kernel.read(address)
+                    item = decode(code, 0, self._kernel.chip, self._kernel.wave)
+                except DecodeError as error:
+                    self._broken[address] = str(error)
+                    self._starts.add(address)
+                    break
+                self._items[address] = item
+                name = canonical(item.operation)
+                behind = address + item.size
+                if name in _CONDITIONS or name == "s_branch":
+                    target = _target(address, item)
+                    self._starts |= {target, behind}
+                    left.append(target)
+                if name in _BARRIERS:
+                    self._starts.add(behind)
+                if name == "s_branch" or name in _ENDS:
+                    self._starts.add(behind)
+                    break
+                address = behind
+
+    def _split(self) -> list[_Block]:
+        known = sorted(a for a in self._starts if a in self._items or a in self._broken)
+        # The entry's block comes first, whatever lies before it.
+        blocks = []
+        for start in [self._kernel.entry, *(a for a in known if a != self._kernel.entry)]:
+            block, address = _Block(start), start
+            while address in self._items and (address == start or address not in self._starts):
+                block.items.append((address, self._items[address]))
+                address += self._items[address].size
+            block.end = address
+            blocks.append(block)
+        return blocks
+
+    # -- writing
+
+    def translation(self) -> Translation:
+        kernel = self._kernel
+        machine = front_end(kernel.wave).machine
+        e = self._e = Emitter(machine)
+        registers = Registers(e, places(kernel.wave))
+        self._mode = Mode.of(kernel.rsrc1)
+        self._w = Wave(self._chip, e, registers, self._mode)
+        # Number 0 is what comes before the program.
+        self._numbers = {block.start: i for i, block in enumerate(self._blocks, 1)}
+        self._flow = ScalarCounter(e, len(self._blocks) + 1)
+        self._flow.write_dispatcher()
+        self._flow.begin(0)
+        self._w.enter()
+        self._begin()
+        registers.leave()
+        self._flow.go(0, 1)
+        for number, block in enumerate(self._blocks, 1):
+            self._flow.begin(number)
+            self._w.enter()
+            self._w.mode = self._mode
+            self._write(number, block)
+        symbol = "amd_" + hashlib.sha256("\n".join(e.lines).encode()).hexdigest()[:16]
+        return Translation(
+            f"{kernel.entry:#x}", symbol, e.definition(symbol), kernel.shared_bytes,
+            kernel.local_bytes, machine.warp_bytes, self._place,
+        )  # fmt: skip
+
+    def _place(self, site: int) -> str:
+        if not 0 < site <= len(self._sites):
+            return "nowhere in the program"
+        address = self._sites[site - 1]
+        item = self._items.get(address)
+        what = item.mnemonic if item else "no instruction"
+        why = f": {self._faults[site]}" if site in self._faults else ""
+        return f"{what} at {address:#x}{why}"
+
+    def _site(self, address: int) -> int:
+        self._sites.append(address)
+        self._e.site = str(len(self._sites))
+        return len(self._sites)
+
+    def _begin(self) -> None:
+        """Registers at the start: user SGPRs, the workgroup's numbers, the work item's."""
+        w, e, kernel = self._w, self._e, self._kernel
+        params = e.op(f"inttoptr i64 {e.launch_value('params', 64)} to ptr")
+        for i in range(kernel.user_sgprs):
+            at = e.op(f"getelementptr i32, ptr {params}, i64 {i}")
+            w.set_scalar(i, e.op(f"load i32, ptr {at}"))
+        number = kernel.user_sgprs
+        x, y, z = (e.block_value(f"index_{axis}") for axis in "xyz")
+        if self._chip.has_trap_ids:
+            w.set_scalar(TTMP9, x)
+            high = w.s.op("u32", "shl", z, "16")
+            w.set_scalar(TTMP7, w.s.op("u32", "or", w.s.op("u32", "and", y, "65535"), high))
+        else:
+            for bit, value in ((7, x), (8, y), (9, z)):
+                if kernel.rsrc2 >> bit & 1:
+                    w.set_scalar(number, value)
+                    number += 1
+        self._set_ids()
+        self._mode = Mode.of(kernel.rsrc1)
+
+    def _set_ids(self) -> None:
+        w, e = self._w, self._e
+        axes = [
+            e.op(f"load {e.lanes('i32')}, ptr {e.warp_field(f'tid_{axis}')}, align 64")
+            for axis in "xyz"
+        ]
+        if self._chip.packs_ids:
+            packed = axes[0]
+            for shift, value in ((10, axes[1]), (20, axes[2])):
+                moved = w.x.op("u32", "shl", value, w.x.const("u32", shift))
+                packed = w.x.op("u32", "or", packed, moved)
+            axes = [packed]
+        w.lanes = e.mask
+        for i, value in enumerate(axes):
+            w.set_vector(Operand(Kind.VGPR, i, 32), value)
+
+    def _write(self, number: int, block: _Block) -> None:
+        if not block.items:
+            self._illegal(self._site(block.start), self._broken[block.start])
+            return
+        for address, item in block.items:
+            site = self._site(address)
+            name = canonical(item.operation)
+            ends_block = name in _CONDITIONS or name == "s_branch" or name in _BARRIERS
+            if ends_block and self._w.mode != self._mode:
+                self._illegal(site, _LASTING_MODE)
+                return
+            if name in _CONDITIONS or name == "s_branch":
+                self._branch(number, address, item, name)
+                return
+            if name in _ENDS:
+                self._w.registers.leave()
+                self._flow.exit()
+                return
+            if name in _BARRIERS:
+                self._w.registers.leave()
+                self._go_to_barrier(number, block.end)
+                return
+            if name == "s_barrier_signal":
+                continue  # the wait arrives and waits at once
+            try:
+                self._instruction(address, item)
+            except (Unsupported, KeyError, ValueError) as error:
+                why = str(error) if isinstance(error, Unsupported) else f"{error!r}"
+                self._illegal(site, why)
+                return
+        if self._w.mode != self._mode:
+            self._illegal(self._site(block.end), _LASTING_MODE)
+            return
+        self._w.registers.leave()
+        self._flow.go(number, self._numbers[block.end])
+
+    def _instruction(self, address: int, item: Instruction) -> None:
+        w = self._w
+        if item.pair:
+            with w.together():
+                for half in item.pair:
+                    self._single(address, half)
+            return
+        self._single(address, item)
+
+    def _single(self, address: int, item: Instruction) -> None:
+        meaning = MEANINGS.find(item.operation)
+        if meaning is None:
+            raise Unsupported(f"{item.operation} has no meaning here")
+        self._w.begin(item, address)
+        meaning(self._w)
+
+    def _illegal(self, site: int, why: str) -> None:
+        """The wave ends here with a fault."""
+        self._faults[site] = why
+        e = self._e
+        e.report(ILLEGAL, "0")
+        self._w.registers.leave()
+        self._flow.exit()
+
+    def _branch(self, number: int, address: int, item: Instruction, name: str) -> None:
+        w, target = self._w, self._numbers[_target(address, item)]
+        condition = ""
+        if name != "s_branch":
+            what, holds = _CONDITIONS[name]
+            if what == "scc":
+                condition = w.scc()
+            else:
+                mask = w.e.mask_bits if what == "exec" else w.mask(_VCC)
+                condition = w.s.truth(w.mask_kind, mask)
+            if not holds:
+                condition = w.s.no(condition)
+        w.registers.leave()
+        if name == "s_branch":
+            self._flow.go(number, target)
+        else:
+            self._flow.branch(number, condition, target, self._numbers[address + item.size])
+
+    def _go_to_barrier(self, number: int, behind: int) -> None:
+        following = self._numbers[behind]
+        if following != number + 1:
+            raise Unsupported("a barrier that another block follows")
+        self._flow.barrier(number)

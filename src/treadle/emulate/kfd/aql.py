@@ -1,0 +1,189 @@
+"""AQL: packets of 64 bytes that HSA defines, with barriers and completion signals.
+
+A kernel is named by the address of its descriptor. What PM4 sets by registers, the queue finds out
+by itself: registers of the program from the descriptor, scratch memory from `amd_queue_t`, scalar
+registers by the descriptor's bits. Offsets are those of hsa.h and amd_hsa_queue.h.
+
+Work without the barrier bit may run beside the work before it, in either order. Where a packet asks
+for no release, its completion signal says nothing of its writes.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from functools import partial
+
+from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
+from treadle.emulate.kfd.queue import GPU, Queue, QueueFacts
+from treadle.emulate.kfd.work import After
+
+__all__ = ["AQLQueue"]
+
+_PACKET = 64
+_VENDOR, _INVALID, _DISPATCH, _BARRIER_AND, _BARRIER_OR = 0, 1, 2, 3, 5
+_RELEASE_SHIFT, _BARRIER_SHIFT = 11, 8
+
+# amd_queue_t, from its beginning: write id, read id, where the read id is, scratch.
+_WRITE_ID, _READ_ID, _READ_ID_OFFSET = 0x38, 0x80, 0x88
+_TMPRING, _DESCRIPTOR, _SCRATCH, _PROPERTIES = 0x8C, 0x90, 0xA0, 0xB4
+_PROFILES = 1 << 3
+
+# amd_signal_t: value, mailbox and number of an event, two times.
+_VALUE, _MAILBOX, _EVENT, _START, _END = 8, 16, 24, 32, 40
+
+# Scalar registers that a descriptor asks for, in their order: (bit, registers, what it is).
+_USER_SGPRS = (
+    (0, 4, "scratch descriptor"), (1, 2, "packet"), (2, 2, "queue"), (3, 2, "kernarg"),
+    (4, 2, "dispatch id"), (5, 2, "flat scratch"), (6, 1, "private size"),
+)  # fmt: skip
+_IS_WAVE32 = 1 << 10
+_PRELOADS = ("gfx90a", "gfx942")
+_LDS_UNIT = 512
+
+
+class AQLQueue(Queue):
+    """A queue of AQL packets. `facts.write_pointer` lies in an amd_queue_t."""
+
+    def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
+        self._read = self._rung = 0
+        self._queue = facts.write_pointer - _WRITE_ID
+        super().__init__(gpu, facts)
+
+    def ring(self, value: int) -> None:
+        self._rung = max(self._rung, value + 1)
+
+    def front(self) -> Iterator[bool]:
+        while True:
+            there = self._rung > self._read and self.work.has_room()
+            there = there and self.gpu.space.read64(self._queue + _WRITE_ID) > self._read
+            address = self.facts.ring + self._read * _PACKET % self.facts.ring_bytes
+            packet = self.gpu.space.read(address, _PACKET) if there else b"\1\0"
+            (header,) = struct.unpack_from("<H", packet)
+            if header & 0xFF == _INVALID:
+                yield False  # the program may write it later
+                continue
+            yield from self._do(header, packet, address)
+            self.gpu.space.write(address, _INVALID.to_bytes(2, "little"))
+            self._read += 1
+            self.gpu.space.write64(self._queue + _READ_ID, self._read)
+            yield True
+
+    def _do(self, header: int, packet: bytes, address: int) -> Iterator[bool]:
+        if header >> _BARRIER_SHIFT & 1 and not self.gpu.drops("barrier"):
+            self.work.barrier()
+        kind = header & 0xFF
+        signal = int.from_bytes(packet[56:64], "little")
+        if kind in (_BARRIER_AND, _BARRIER_OR):
+            yield from self._wait(kind, packet)
+            self.work.add(partial(self._complete, signal, 0), is_urgent=True)
+        elif kind == _DISPATCH:
+            self._launch(header, packet, address, signal)
+        else:
+            raise KernelFault(f"AQL packets of type {kind} are not emulated")
+
+    def _wait(self, kind: int, packet: bytes) -> Iterator[bool]:
+        """Until all signals that the packet names are 0, or any."""
+        signals = [one for one in struct.unpack_from("<5Q", packet, 8) if one]
+        if not signals or self.gpu.drops("wait"):
+            return
+        is_met = all if kind == _BARRIER_AND else any
+        while not is_met(self.gpu.space.read64(one + _VALUE) == 0 for one in signals):
+            yield False
+
+    # -- dispatches -------------------------------------------------------------------------------
+
+    def _launch(self, header: int, packet: bytes, address: int, signal: int) -> None:
+        dispatch = self._dispatch(packet, address)
+        releases = header >> _RELEASE_SHIFT & 3 and not self.gpu.drops("release")
+        if not releases:
+            self.work.add(partial(self.gpu.execute, dispatch))
+            self.work.add(partial(self._complete, signal, 0), After.NOTHING, is_urgent=True)
+            return
+        self.work.add(partial(self._run, dispatch, signal), is_urgent=bool(signal))
+
+    def _run(self, dispatch: Dispatch, signal: int) -> None:
+        started = self.gpu.clock()
+        self.gpu.execute(dispatch)
+        if not self.gpu.is_halted:
+            self._complete(signal, started)
+
+    def _complete(self, signal: int, started: int) -> None:
+        """What the end of a packet does to its signal."""
+        space = self.gpu.space
+        if not signal or self.gpu.drops("signal"):
+            return
+        if space.read32(self._queue + _PROPERTIES) & _PROFILES:
+            space.write64(signal + _START, started or self.gpu.clock())
+            space.write64(signal + _END, self.gpu.clock())
+        space.write64(signal + _VALUE, space.read64(signal + _VALUE) - 1)
+        mailbox, event = space.read64(signal + _MAILBOX), space.read32(signal + _EVENT)
+        if mailbox:
+            space.write64(mailbox, event)
+            self.gpu.interrupt(event)
+
+    def _dispatch(self, packet: bytes, address: int) -> Dispatch:
+        chip, space = self.gpu.chip, self.gpu.space
+        setup, wx, wy, wz, _, gx, gy, gz, private, group, kernel, kernarg = struct.unpack_from(
+            "<HHHHHIIIIIQQ", packet, 2
+        )
+        if not 1 <= setup & 3 <= 3 or 0 in (wx, wy, wz, gx, gy, gz):
+            raise KernelFault(f"an AQL dispatch of {(gx, gy, gz)} by {(wx, wy, wz)} work items")
+        descriptor = space.read(kernel, 64)
+        (fixed_group, fixed_private) = struct.unpack_from("<II", descriptor)
+        (entry,) = struct.unpack_from("<q", descriptor, 16)
+        rsrc3, rsrc1, rsrc2 = struct.unpack_from("<III", descriptor, 44)
+        properties, preload = struct.unpack_from("<HH", descriptor, 56)
+        if group < fixed_group or private < fixed_private:
+            raise KernelFault("an AQL dispatch has less memory than its kernel asks for")
+        user = self._user_sgprs(properties, address, kernarg, private)
+        user += self._preloaded(preload, kernarg)
+        has_scratch = bool(rsrc2 & 1)
+        scratch, wave_bytes = self._scratch() if has_scratch else (0, 0)
+        return Dispatch(
+            chip=chip.arch,
+            program=kernel + entry,
+            rsrc1=rsrc1,
+            rsrc2=rsrc2,
+            rsrc3=rsrc3,
+            user_sgprs=tuple(user),
+            workgroup=(wx, wy, wz),
+            work_items=(gx, gy, gz),
+            lds=-(-group // _LDS_UNIT) * _LDS_UNIT,
+            scratch=scratch,
+            scratch_wave=wave_bytes,
+            wave=32 if properties & _IS_WAVE32 else 64,
+            space=space,
+        )
+
+    def _scratch(self) -> tuple[int, int]:
+        chip, space = self.gpu.chip, self.gpu.space
+        ring = space.read32(self._queue + _TMPRING)
+        waves, size = ring & 0xFFF, ring >> 12
+        if not waves or not size:
+            raise KernelFault("a kernel uses scratch memory, and its queue has none")
+        where = space.read64(self._queue + _SCRATCH) if chip.has_architected_scratch else 0
+        return where, size * chip.scratch_unit
+
+    def _user_sgprs(self, properties: int, packet: int, kernarg: int, private: int) -> list[int]:
+        values = {
+            "packet": packet, "queue": self._queue, "kernarg": kernarg, "dispatch id": self._read,
+            "flat scratch": 0, "private size": private,
+        }  # fmt: skip
+        found: list[int] = []
+        for bit, count, what in _USER_SGPRS:
+            if not properties >> bit & 1:
+                continue
+            if what == "scratch descriptor":
+                data = self.gpu.space.read(self._queue + _DESCRIPTOR, 16)
+                found += memoryview(data).cast("I").tolist()
+            else:
+                found += [values[what] >> 32 * word & 0xFFFFFFFF for word in range(count)]
+        return found
+
+    def _preloaded(self, preload: int, kernarg: int) -> list[int]:
+        """Words of the arguments that the hardware puts into scalar registers itself."""
+        length, offset = preload & 0x7F, preload >> 7
+        if not length or self.gpu.chip.arch not in _PRELOADS:
+            return []
+        return self.words(kernarg + 4 * offset, length)

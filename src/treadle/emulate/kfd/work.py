@@ -1,0 +1,86 @@
+"""Work that an engine has taken on and not finished, and in which orders it may get done.
+
+    work = Worklist(random)
+    work.add(dispatch)                      # may be done at any time from now on
+    work.barrier()                          # what comes later is done after what came before
+    work.add(signal, After.ALL, is_urgent=True)
+
+An engine is free to be quick or slow, so each piece of work is one or the other at random. Slow
+work is done at the last moment: when something urgent has to come after it, such as a signal that
+says that it is finished. That is when its writes reach others.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+__all__ = ["After", "Worklist"]
+
+_MOST = 32  # pieces of work that an engine takes on
+
+
+class After(enum.Enum):
+    """What a piece of work comes after: what is before the last barrier, all, or nothing."""
+
+    BARRIER = enum.auto()
+    ALL = enum.auto()
+    NOTHING = enum.auto()
+
+
+@dataclass
+class _Item:
+    run: Callable[[], None]
+    number: int
+    needs: int  # all items with a smaller number are done before
+    may_start: bool
+
+
+class Worklist:
+    """The work of one queue."""
+
+    def __init__(self, random: Random) -> None:
+        self._random = random
+        self._items: list[_Item] = []
+        self._count = self._floor = 0
+
+    def has_room(self) -> bool:
+        """Whether more can be taken on."""
+        return len(self._items) < _MOST
+
+    def barrier(self) -> None:
+        """What is added from here on is done after everything before."""
+        self._floor = self._count
+
+    def add(
+        self, run: Callable[[], None], after: After = After.BARRIER, *, is_urgent: bool = False
+    ) -> None:
+        """Work that comes after others."""
+        needs = {After.NOTHING: 0, After.BARRIER: self._floor, After.ALL: self._count}[after]
+        may_start = is_urgent or self._random.random() < 0.5
+        self._items.append(_Item(run, self._count, needs, may_start))
+        self._count += 1
+        if is_urgent:
+            self._hurry(needs)
+        if not self.has_room():
+            self._hurry(self._items[0].number + 1)  # the oldest is done, however slow
+
+    def _hurry(self, needs: int) -> None:
+        """What an urgent piece of work waits for has to be done, and what that waits for."""
+        for item in reversed(self._items):
+            if item.number < needs:
+                item.may_start = True
+                needs = max(needs, item.needs)
+
+    def do_one(self) -> bool:
+        """Does a piece of work that may be done now. False if there is none."""
+        first = self._items[0].number if self._items else 0
+        ready = [item for item in self._items if item.may_start and item.needs <= first]
+        if not ready:
+            return False
+        item = self._random.choice(ready)
+        self._items.remove(item)
+        item.run()
+        return True

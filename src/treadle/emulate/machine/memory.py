@@ -1,0 +1,176 @@
+"""Memory of an emulated device: objects of bytes, and address spaces that map them.
+
+    block = MemoryObject(1 << 20, fill=POISON)
+    space = AddressSpace()
+    space.map(0x10000, block.nbytes, block, Permission.READ)
+    space.write(0x10000, b"1")                         # MemoryFault: read-only
+
+A GPU's address says nothing of where its bytes are in this process. So an address of the host's,
+given to the GPU by mistake, is a fault. The bytes of an object are a file in memory: a program maps
+them where it wants to see them, and the emulator has a mapping of its own.
+"""
+
+from __future__ import annotations
+
+import bisect
+import ctypes
+import os
+from typing import NamedTuple
+
+from treadle.runtime.hardware import host_memory
+from treadle.runtime.hardware.host_memory import PAGE
+
+__all__ = [
+    "POISON", "AddressSpace", "HostPages", "Mapping", "MemoryFault", "MemoryObject", "Permission",
+]  # fmt: skip
+
+POISON = 0xFF  # reads as NaN or -1
+
+
+class Permission:
+    """What an address space lets its owner do: bits of a number."""
+
+    READ = 1
+    WRITE = 2
+    EXECUTE = 4
+
+
+class MemoryFault(Exception):
+    """An access that the page tables refuse. `reason` is "unmapped", "read-only", "no execute"."""
+
+    def __init__(self, address: int, reason: str) -> None:
+        self.address, self.reason = address, reason
+        super().__init__(f"{reason} address {address:#x}")
+
+
+class MemoryObject:
+    """`nbytes` of memory that anybody may map; `fd` is the file that they are in.
+
+    It lives as long as somebody holds it. `fill` is the byte that fresh memory is made of.
+    """
+
+    def __init__(self, nbytes: int, fill: int = 0) -> None:
+        self.nbytes = nbytes
+        self.fd = os.memfd_create("treadle-emulated", os.MFD_CLOEXEC)
+        try:
+            os.truncate(self.fd, nbytes)
+            self.host = host_memory.map_file(self.fd, nbytes)
+        except OSError:
+            os.close(self.fd)
+            raise
+        if fill:
+            ctypes.memset(self.host, fill, nbytes)
+
+    def __del__(self) -> None:
+        if hasattr(self, "host"):
+            host_memory.release(self.host, self.nbytes)
+            os.close(self.fd)
+
+
+class HostPages:
+    """Memory that the program has already, as an object: what USERPTR gives a GPU."""
+
+    def __init__(self, host: int, nbytes: int) -> None:
+        self.host, self.nbytes = host, nbytes
+
+
+class Mapping(NamedTuple):
+    """`nbytes` of addresses from `start` on; the bytes are at `host` in this process."""
+
+    start: int
+    nbytes: int
+    host: int
+    permissions: int
+    owner: MemoryObject | HostPages
+
+    @property
+    def end(self) -> int:
+        return self.start + self.nbytes
+
+
+_REFUSED = {Permission.WRITE: "read-only", Permission.EXECUTE: "no execute"}
+
+
+class AddressSpace:
+    """The page tables of one device for one process."""
+
+    def __init__(self) -> None:
+        self._starts: list[int] = []
+        self._mappings: dict[int, Mapping] = {}
+
+    def map(
+        self,
+        start: int,
+        nbytes: int,
+        owner: MemoryObject | HostPages,
+        permissions: int,
+    ) -> None:
+        """Maps an object's bytes. ValueError where addresses are taken, or are no whole pages."""
+        if start % PAGE or nbytes % PAGE or nbytes <= 0 or nbytes > owner.nbytes:
+            raise ValueError(f"{nbytes} bytes at {start:#x} are no whole pages of the memory")
+        at = bisect.bisect_left(self._starts, start)
+        before = self._mappings[self._starts[at - 1]].end if at else 0
+        after = self._starts[at] if at < len(self._starts) else start + nbytes
+        if before > start or after < start + nbytes:
+            raise ValueError(f"addresses from {start:#x} on are mapped already")
+        self._starts.insert(at, start)
+        self._mappings[start] = Mapping(start, nbytes, owner.host, permissions, owner)
+
+    def unmap(self, start: int) -> None:
+        """Removes the mapping that begins there. KeyError if none does."""
+        del self._mappings[start]
+        self._starts.remove(start)
+
+    def mappings(self) -> list[Mapping]:
+        """All of them, by address."""
+        return [self._mappings[start] for start in self._starts]
+
+    def find(self, address: int, wanted: int) -> Mapping:
+        """The mapping around an address. MemoryFault if it is not there or does not allow it."""
+        at = bisect.bisect_right(self._starts, address) - 1
+        found = self._mappings[self._starts[at]] if at >= 0 else None
+        if found is None or address >= found.end:
+            raise MemoryFault(address, "unmapped")
+        missing = wanted & ~found.permissions
+        if missing:
+            raise MemoryFault(address, _REFUSED.get(missing, "unmapped"))
+        return found
+
+    def pieces(self, address: int, nbytes: int, wanted: int) -> list[tuple[int, int]]:
+        """Where `nbytes` from an address on are in this process: (host address, bytes) each."""
+        found: list[tuple[int, int]] = []
+        while nbytes > 0:
+            mapping = self.find(address, wanted)
+            size = min(nbytes, mapping.end - address)
+            found.append((mapping.host + address - mapping.start, size))
+            address, nbytes = address + size, nbytes - size
+        return found
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        """Bytes as the device reads them."""
+        pieces = self.pieces(address, nbytes, Permission.READ)
+        return b"".join(ctypes.string_at(host, size) for host, size in pieces)
+
+    def write(self, address: int, data: bytes) -> None:
+        """Bytes as the device writes them; none, where one of them may not be written."""
+        done = 0
+        for host, size in self.pieces(address, len(data), Permission.WRITE):
+            ctypes.memmove(host, data[done : done + size], size)
+            done += size
+
+    def fetch(self, address: int, nbytes: int) -> bytes:
+        """Bytes as instructions are read."""
+        pieces = self.pieces(address, nbytes, Permission.EXECUTE)
+        return b"".join(ctypes.string_at(host, size) for host, size in pieces)
+
+    def read32(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 4), "little")
+
+    def read64(self, address: int) -> int:
+        return int.from_bytes(self.read(address, 8), "little")
+
+    def write32(self, address: int, value: int) -> None:
+        self.write(address, (value & 0xFFFFFFFF).to_bytes(4, "little"))
+
+    def write64(self, address: int, value: int) -> None:
+        self.write(address, (value & (1 << 64) - 1).to_bytes(8, "little"))

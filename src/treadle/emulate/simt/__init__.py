@@ -1,0 +1,1 @@
+"""The core of an emulated GPU: runs warps of threads on the processor, with checks."""

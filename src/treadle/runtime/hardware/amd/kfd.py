@@ -1,0 +1,172 @@
+"""The kernel driver amdgpu, as one object of a process: its calls, its GPUs, its events.
+
+    kfd = KFD(platform)                    # DeviceError where it is not there, or too old
+    kfd.call("get_version")["minor_version"]
+    kfd.sleep(10**9)                       # until a GPU interrupts or fails, at most a second
+
+The driver tells of faults by two events that belong to the process. Whoever sleeps hears of them
+for all GPUs, so a fault is handed to the device that it is of (`watch`).
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import NamedTuple
+
+from treadle.errors import DeviceError
+from treadle.forks import fork_safe
+from treadle.runtime.hardware.amd.abi import (
+    CALLS,
+    EVENT_DATA,
+    HW_EXCEPTION,
+    MEMORY_EXCEPTION,
+    EventType,
+)
+from treadle.runtime.hardware.amd.discovery import Node, find_nodes
+from treadle.runtime.hardware.amd.failures import (
+    OLDEST_INTERFACE,
+    Failures,
+    KFDError,
+    opening_failed,
+    too_old,
+)
+from treadle.runtime.hardware.host_memory import address_of
+from treadle.runtime.hardware.platform import Platform
+from treadle.runtime.hardware.structs import Value
+
+__all__ = ["EVENT_PAGE_BYTES", "KFD", "Interrupt"]
+
+_PATH = "/dev/kfd"
+_RUNTIME_ENABLE_SINCE = (1, 14)
+EVENT_PAGE_BYTES = 0x8000
+_LONGEST_SLEEP = 1_000_000_000
+_COMPLETE = 0
+
+
+Shared = Callable[[Node], None]
+
+
+class Interrupt(NamedTuple):
+    """What a GPU writes, and where, before it interrupts to end a sleep."""
+
+    event: int
+    mailbox: int
+
+
+class KFD:
+    """The opened driver. Any thread may use it."""
+
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
+        try:
+            self.fd = platform.open(_PATH)
+        except OSError as error:
+            raise opening_failed(_PATH, error) from error
+        given = self.call("get_version")
+        self.version = given["major_version"], given["minor_version"]
+        if self.version < OLDEST_INTERFACE:
+            platform.close(self.fd)
+            raise too_old(self.version)
+        self.nodes = find_nodes(platform)
+        self.interrupt: Interrupt | None = None
+        self._faults: dict[int, int] = {}  # kinds of events by their numbers
+        self._watchers: dict[int, Failures] = {}
+        self._render: dict[int, int] = {}  # render nodes by GPU
+        self._shared: list[Shared] = []
+        self._lock = fork_safe(threading.RLock())
+
+    def call(self, name: str, /, **values: Value) -> dict[str, Value]:
+        """One call; what its argument holds then. Raises KFDError."""
+        request, layout = CALLS[name]
+        argument = layout.pack(**values)
+        try:
+            self.platform.ioctl(self.fd, request, argument)
+        except OSError as error:
+            raise KFDError(name, error) from error
+        return layout.unpack(argument)
+
+    def acquire(self, node: Node) -> int:
+        """Gives this process addresses on a GPU; the number of its open render node."""
+        with self._lock:
+            if node.gpu_id not in self._render:
+                path = f"/dev/dri/renderD{node.minor}"
+                try:
+                    fd = self.platform.open(path)
+                except OSError as error:
+                    raise opening_failed(path, error) from error
+                self.call("acquire_vm", drm_fd=fd, gpu_id=node.gpu_id)
+                if self.version >= _RUNTIME_ENABLE_SINCE and not self._render:
+                    self.call("runtime_enable", mode_mask=1)
+                self._render[node.gpu_id] = fd
+                for map_to in self._shared:
+                    map_to(node)
+            return self._render[node.gpu_id]
+
+    def share(self, map_to: Shared) -> None:
+        """Maps memory to all GPUs of this process, those to come included."""
+        with self._lock:
+            for node in self.nodes:
+                if node.gpu_id in self._render:
+                    map_to(node)
+            self._shared.append(map_to)
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def make_events(self, handle: int, address: int) -> None:
+        """Makes the events of this process, over a page that GPUs write to."""
+        given = self.call(
+            "create_event", event_page_offset=handle, event_type=EventType.SIGNAL, auto_reset=1
+        )
+        mailbox = address + 8 * given["event_slot_index"]
+        for kind in (EventType.MEMORY, EventType.HW_EXCEPTION):
+            event = self.call("create_event", event_type=kind, auto_reset=1)
+            self._faults[event["event_id"]] = kind
+        self.interrupt = Interrupt(given["event_id"], mailbox)
+
+    def watch(self, node: Node, failures: Failures) -> None:
+        """Who is told of the faults of a GPU."""
+        self._watchers[node.gpu_id] = failures
+
+    def sleep(self, nanoseconds: int) -> None:
+        """Sleeps until a GPU interrupts or fails, or for so long."""
+        assert self.interrupt is not None
+        numbers = [self.interrupt.event, *self._faults]
+        blocks = bytearray(EVENT_DATA.nbytes * len(numbers))
+        each = [memoryview(blocks)[at : at + EVENT_DATA.nbytes]
+                for at in range(0, len(blocks), EVENT_DATA.nbytes)]  # fmt: skip
+        for block, number in zip(each, numbers, strict=True):
+            EVENT_DATA.put(block, event_id=number)
+        milliseconds = -(-min(nanoseconds, _LONGEST_SLEEP) // 1_000_000)
+        given = self.call(
+            "wait_events",
+            events_ptr=address_of(blocks),
+            num_events=len(numbers),
+            timeout=milliseconds,
+        )
+        if given["wait_result"] == _COMPLETE:
+            for block in each:
+                self._hear(block)
+
+    def _hear(self, block: memoryview) -> None:
+        """One event, which has happened if it tells anything."""
+        kind = self._faults.get(EVENT_DATA.unpack(block)["event_id"])
+        if kind == EventType.MEMORY:
+            told = MEMORY_EXCEPTION.unpack(block)
+            watcher, why = self._watchers.get(told["gpu_id"]), told["failure"]
+            if watcher is not None:
+                watcher.memory_fault(told["va"], bool(why["read_only"]), bool(why["no_execute"]))
+        elif kind == EventType.HW_EXCEPTION:
+            told = HW_EXCEPTION.unpack(block)
+            watcher = self._watchers.get(told["gpu_id"])
+            if watcher is not None:
+                watcher.hw_exception(bool(told["memory_lost"]))
+
+    def node(self, index: int, name: str) -> Node:
+        """GPU `index`. Raises DeviceError if there is none."""
+        if index < len(self.nodes):
+            return self.nodes[index]
+        count = len(self.nodes)
+        raise DeviceError(
+            f"there is no {name}: the kernel driver shows {count or 'no'} GPU{'s' * (count != 1)}"
+        )

@@ -1,0 +1,149 @@
+"""Memory of one GPU: of its own, of the host's that it reaches, and of somebody else's in the host.
+
+    block = memory.alloc(1 << 20, Where.VRAM)
+    block.address                      # the same for the GPU and, where it is mapped, for the host
+
+Addresses come from the host: a piece of this process's address space is reserved, and the driver is
+told to use it for the GPU. So no two GPUs, and no two libraries, use one address for two things.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import sys
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from treadle.runtime.hardware.amd.abi import Memory
+from treadle.runtime.hardware.amd.discovery import Node
+from treadle.runtime.hardware.amd.failures import KFDError
+from treadle.runtime.hardware.amd.kfd import KFD
+from treadle.runtime.hardware.host_memory import PAGE, address_of, round_up
+
+__all__ = ["Block", "GPUMemory", "Where"]
+
+_LARGE_PAGE = 2 << 20
+_ACCESS = Memory.WRITABLE | Memory.EXECUTABLE
+
+
+class Where(enum.Enum):
+    """Kinds of memory: the GPU's own; the host's, cached nowhere; the host's, mapped already."""
+
+    VRAM = Memory.VRAM | Memory.NO_SUBSTITUTE | _ACCESS
+    GTT = Memory.GTT | Memory.NO_SUBSTITUTE | Memory.COHERENT | Memory.UNCACHED | _ACCESS
+    USERPTR = Memory.USERPTR | Memory.NO_SUBSTITUTE | Memory.COHERENT | _ACCESS
+
+
+@dataclass(eq=False)
+class _Pages:
+    """What the driver and the host gave for a block, as far as it was made."""
+
+    start: int
+    nbytes: int
+    handle: int = 0
+    reach: list[int] = field(default_factory=list)  # the GPUs that it is mapped to
+
+
+@dataclass(eq=False)
+class Block:
+    """`nbytes` of memory at `address`. Whoever holds it last knows that no work uses it.
+
+    It may be collected at any moment, also while this thread is inside of the driver. So it only
+    leaves its pages to its memory, which frees them when it is asked for more, or to `collect`.
+    """
+
+    memory: GPUMemory
+    address: int
+    nbytes: int
+    pages: _Pages
+
+    @property
+    def handle(self) -> int:
+        """The driver's name of it."""
+        return self.pages.handle
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.memory.returned.append(self.pages)
+        if self.memory.is_dead and not exiting():
+            self.memory.collect()  # both are of one cycle, and nobody asks for more
+
+
+class GPUMemory:
+    """Allocates on one GPU. Failures are KFDErrors."""
+
+    def __init__(self, kfd: KFD, node: Node) -> None:
+        self._kfd, self._node = kfd, node
+        self.returned: deque[_Pages] = deque()
+        self.is_dead = False
+        self._render = kfd.acquire(node)
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.is_dead = True
+        if not exiting():
+            self.collect()
+
+    def alloc(self, nbytes: int, where: Where) -> Block:
+        """Memory with undefined contents; the host sees it if it is the host's."""
+        size = round_up(max(nbytes, 1), PAGE)
+        alignment = _LARGE_PAGE if size >= _LARGE_PAGE else PAGE
+        address = self._kfd.platform.reserve(size, alignment)
+        return self._made(Block(self, address, size, _Pages(address, size)), where, 0)
+
+    def import_host(self, pointer: int, nbytes: int) -> Block:
+        """Memory of this process, for the GPU; it has to stay mapped as long as the block lives."""
+        start = pointer & -PAGE
+        size = round_up(pointer + nbytes - start, PAGE)
+        address = self._kfd.platform.reserve(size, PAGE)
+        block = Block(self, address + pointer - start, nbytes, _Pages(address, size))
+        return self._made(block, Where.USERPTR, start)
+
+    def _made(self, block: Block, where: Where, host: int) -> Block:
+        self.collect()
+        pages = block.pages
+        given = self._kfd.call(
+            "alloc_memory_of_gpu",
+            va_addr=pages.start,
+            size=pages.nbytes,
+            mmap_offset=host,
+            gpu_id=self._node.gpu_id,
+            flags=where.value,
+        )
+        pages.handle = given["handle"]
+        if where is Where.GTT:
+            offset = given["mmap_offset"]
+            self._kfd.platform.map(self._render, pages.nbytes, offset, pages.start)
+        self.map_to(block, self._node)
+        return block
+
+    def map_to(self, block: Block, node: Node) -> None:
+        """Lets a GPU reach the block."""
+        if node.gpu_id not in block.pages.reach:
+            self._for_gpus("map_memory_to_gpu", block.handle, [node.gpu_id])
+            block.pages.reach.append(node.gpu_id)
+
+    def collect(self) -> None:
+        """Frees what blocks have left."""
+        with contextlib.suppress(IndexError):  # another thread may take the last
+            while self.returned:
+                self._free(self.returned.popleft())
+
+    def _free(self, pages: _Pages) -> None:
+        try:
+            with contextlib.suppress(KFDError):  # of a GPU that is lost, everything is
+                if pages.reach:
+                    self._for_gpus("unmap_memory_from_gpu", pages.handle, pages.reach)
+                if pages.handle:
+                    self._kfd.call("free_memory_of_gpu", handle=pages.handle)
+        finally:
+            self._kfd.platform.unmap(pages.start, pages.nbytes)
+
+    def _for_gpus(self, call: str, handle: int, gpus: list[int]) -> None:
+        ids = bytearray(b"".join(gpu.to_bytes(4, "little") for gpu in gpus))
+        self._kfd.call(
+            call,
+            handle=handle,
+            device_ids_array_ptr=address_of(ids),
+            n_devices=len(gpus),
+        )

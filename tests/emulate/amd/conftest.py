@@ -1,0 +1,121 @@
+"""Kernels of treadle's and of LLVM IR, as AMD machine code in emulated memory, on arrays."""
+
+import math
+import struct
+
+import numpy as np
+import pytest
+
+from treadle.compile.llvm import LLVMCompiler
+from treadle.emulate.amd.execute import Executor
+from treadle.emulate.kfd.dispatch import Dispatch
+from treadle.emulate.machine.memory import AddressSpace, MemoryObject, Permission
+from treadle.engine.realized import current
+from treadle.ir.elementwise import numpy_dtype
+from treadle.ir.loops import loop_size
+from treadle.ir.node import Op
+from treadle.ir.shape import size_max
+from treadle.lower.linearize import param_bytes
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.render.amdgpu import AMDGPURenderer
+from treadle.runtime.hardware.codeobject import link
+from treadle.schedule.passes import schedule
+from treadle.target import amd_target
+
+PAGE = 4096
+BASE = 0x7_0000_0000
+
+
+class Machine:
+    """An address space with code and arrays, and the emulated compute units."""
+
+    def __init__(self, compile_ir, chip, **options):
+        self.chip, self.space, self._next = chip, AddressSpace(), BASE
+        self._execute = Executor(compile_ir, **options)
+        self._arrays = {}
+
+    def put(self, data, permissions=Permission.READ | Permission.WRITE):
+        """The address of bytes that lie in memory of their own."""
+        nbytes = -(-max(len(data), 1) // PAGE) * PAGE
+        start, self._next = self._next, self._next + nbytes + PAGE
+        self.space.map(start, nbytes, MemoryObject(nbytes), Permission.READ | Permission.WRITE)
+        self.space.write(start, data)
+        mapping = self.space.find(start, 0)
+        self.space.unmap(start)
+        self.space.map(start, nbytes, mapping.owner, permissions)
+        return start
+
+    def load(self, code):
+        """The image of an object file, and where it lies."""
+        image = link(code)
+        return image, self.put(image.data, Permission.READ | Permission.EXECUTE)
+
+    def launch(self, loaded, name, groups, workgroup, kernargs):
+        """Runs a kernel whose kernarg segment has these bytes."""
+        image, base = loaded
+        kernel = image.kernels[name]
+        d = kernel.descriptor
+        segment = self.put(kernargs.ljust(d.kernarg_bytes, b"\0"), Permission.READ)
+        words = []
+        for what, count in d.user_sgprs:
+            value = segment if what == "kernarg_segment_ptr" else 0
+            words += [value >> 32 * i & 0xFFFFFFFF for i in range(count)]
+        count, first = d.preloaded
+        data = kernargs.ljust(4 * (first + count), b"\0")
+        words += np.frombuffer(data, np.uint32)[first : first + count].tolist()
+        words += [0] * (d.user_sgpr_count - len(words))
+        self._execute(
+            Dispatch(
+                self.chip, base + kernel.entry, d.rsrc1, d.rsrc2, d.rsrc3, tuple(words), workgroup,
+                tuple(n * size for n, size in zip(groups, workgroup, strict=True)),
+                d.group_bytes, 0, d.private_bytes * kernel.wave, kernel.wave, self.space,
+            )
+        )  # fmt: skip
+
+
+@pytest.fixture
+def machine(compile_ir):
+    """machine("gfx1100")"""
+    return lambda chip, **options: Machine(compile_ir, chip, **options)
+
+
+def compile_for(chip, text):
+    """The object file of LLVM IR."""
+    return LLVMCompiler(amd_target(chip)).compile(text)
+
+
+def run_tensor(machine, chip, tensor):
+    """The value of a lazy tensor, by kernels that a chip's machine code is made of."""
+    target = amd_target(chip)
+    root = current([tensor.node])[0][0]
+    renderer, compiler = AMDGPURenderer(target), LLVMCompiler(target)
+    places, sizes = {}, {}
+
+    def key(node):
+        return node.arg.token if node.op is Op.BUFFER else node
+
+    for kernel in schedule((root,), "CPU", target)[0]:
+        ast, _ = optimize(kernel.ast, target)
+        lowered = lower(ast, len(kernel.buffers), target)
+        assert not lowered.variables
+        slots = []
+        for node in kernel.buffers:
+            if key(node) not in places:
+                given = node.op is Op.BUFFER and node.arg.token.memory
+                count = math.prod(map(size_max, node.shape)) if not given else 0
+                data = given.array().tobytes() if given else bytes(count * node.dtype.itemsize)
+                places[key(node)], sizes[key(node)] = machine.put(data), len(data)
+            slots.append(places[key(node)])
+        slots += [machine.put(bytes(param_bytes(param))) for param in lowered.scratch]
+        code = machine.load(compiler.compile(renderer.render("k", lowered.phases, ())))
+        for number, phase in enumerate(lowered.phases):
+            kernargs = struct.pack(
+                f"<{len(phase.params)}Q", *(slots[param.arg.slot] for param, _ in phase.params)
+            )
+            groups = (loop_size(*phase.grid), 1, 1)
+            machine.launch(code, f"k_{number}", groups, (phase.launched, 1, 1), kernargs)
+    out = key(kernel.buffers[kernel.writes[0]])
+    data = machine.space.read(places[out], sizes[out])
+    kind = numpy_dtype(root.dtype)
+    return np.frombuffer(data, kind).reshape(tensor.shape)

@@ -1,0 +1,30 @@
+"""Treadle's own kernels from their machine code, against the same programs on the CPU."""
+
+import numpy as np
+import pytest
+from tests.render.corpus import CORPUS
+
+from treadle.dtype import finfo
+
+from .conftest import run_tensor
+
+CHIPS = ("gfx1100", "gfx942", "gfx1030", "gfx1201", "gfx90a")
+# Sums of both sides are rounded in another order: so many units in the last place of the largest
+# result may they differ by. Results of 16 bits are sums of float32 that are rounded once; those of
+# 8 bits are exact here.
+UNITS = {1: 0, 2: 2, 4: 64, 8: 64}
+SLOW = {"large matmul"}  # the same operations as the smaller one
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("name", [name for name in CORPUS if name not in SLOW])
+def test_programs_give_what_the_cpu_gives(machine, chip, name):
+    program = CORPUS[name]()
+    found, expected = run_tensor(machine(chip), chip, program), CORPUS[name]().numpy()
+    if not program.dtype.is_float:
+        np.testing.assert_array_equal(found, expected)
+        return
+    found, expected = found.astype(np.float64), expected.astype(np.float64)
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    allowed = UNITS[program.dtype.itemsize] * finfo(program.dtype).eps * largest
+    np.testing.assert_allclose(found, expected, rtol=0, atol=allowed)
