@@ -28,6 +28,7 @@ __all__ = ["PadLoops", "TrimLoops"]
 
 # Kinds of loops whose steps run side by side, or are all there in every launch.
 FIXED = ("unroll", "vector", "local", "subgroup")
+FROM_MEMORY = (Op.LOAD, Op.REDUCE, Op.STAGE)
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,8 @@ class PadLoops(Move):
     word = "pad_loops"
 
     def apply(self, moves: Moves) -> None:
+        if all(n.op is not Op.RANGE or has_fixed_size(n) for n in moves.root.toposort()):
+            return
         root = simplify(moves.root)  # where a loop ends, its size is written as it is inside
         free = free_ranges(root)
         splits: dict[Node, Split] = {}
@@ -56,6 +59,8 @@ class TrimLoops(Move):
     word = "trim_loops"
 
     def apply(self, moves: Moves) -> None:
+        if not moves.schedule().of_kind(PadLoops):
+            return
         done: set[Node] = set()
         shares_grid = moves.target.workgroup is None
         while (found := _Loops(moves.root, done, shares_grid).next_limit()) is not None:
@@ -182,7 +187,8 @@ def _end_under(condition: Node, loop: Node, outer: frozenset[Node]) -> Node | No
         return None
     terms, offset = linear_terms(difference)
     step = -terms.pop(loop, 0)
-    if step <= 0 or not any(n.op is Op.VARIABLE for n in difference.toposort()):
+    used = {n.op for n in difference.toposort()}
+    if step <= 0 or Op.VARIABLE not in used or not used.isdisjoint(FROM_MEMORY):
         return None
     most = Node.index(offset)
     for term, factor in terms.items():
