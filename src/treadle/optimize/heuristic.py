@@ -39,7 +39,7 @@ from .hoist_masks import HoistMasks
 from .interleave import interleave
 from .lane_scans import scan_along_row
 from .lane_width import lanes_of
-from .loop_digits import merge_all, split_digits
+from .loop_digits import merge_all, merge_symbolic, split_digits
 from .loop_moves import reorder, replace_loops
 from .matmul import tile_matmul
 from .moves import Moves, Schedule
@@ -122,6 +122,7 @@ def _optimize(
     moves: Moves, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> None:
     moves.make(WidenSums())
+    merge_symbolic(moves)
     moves.make(PadLoops())
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in moves.root.toposort()):
         split_digits(moves)

@@ -177,6 +177,16 @@ def _difference(condition: Node) -> Node | None:
     return low - high + 1 if is_not else high - low
 
 
+def _without_quotient(difference: Node, loop: Node) -> Node:
+    """What is above 0 where `difference` is: n - i // 8 as n * 8 - i, if that is `loop`'s digit."""
+    for term, step in linear_terms(difference)[0].items():
+        is_quotient = term.op is Op.IDIV and operands(term)[1].op is Op.CONST
+        if step == -1 and is_quotient and loop in free_ranges(term)[term]:
+            number, by = operands(term)
+            return simplify((difference + term) * by - number)
+    return difference
+
+
 def _end_under(condition: Node, loop: Node, outer: frozenset[Node]) -> Node | None:
     """The first step of `loop` from which on a condition on variables holds for no step.
 
@@ -185,7 +195,7 @@ def _end_under(condition: Node, loop: Node, outer: frozenset[Node]) -> Node | No
     difference = _difference(condition)
     if difference is None:
         return None
-    terms, offset = linear_terms(difference)
+    terms, offset = linear_terms(_without_quotient(difference, loop))
     step = -terms.pop(loop, 0)
     used = {n.op for n in difference.toposort()}
     if step <= 0 or Op.VARIABLE not in used or not used.isdisjoint(FROM_MEMORY):
