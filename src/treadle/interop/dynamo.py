@@ -242,7 +242,8 @@ class _Part(torch.nn.Module):
             self._calls_of[orders, caps] += 1
             if self._calls_of[orders, caps] == 1:
                 return None
-            found = _Range(orders, caps, TinyJit(functools.partial(self._run_range, orders)))
+            run: TinyJit[..., list[Tensor]] = TinyJit(functools.partial(self._run_range, orders))
+            found = _Range(orders, caps, run)
         bound = sizes.bound(numbers, found.caps)
         wanted = self._wanted(dict(zip(sizes.symbols, numbers, strict=True)))
         given = self._given(bound, tensors, layouts)

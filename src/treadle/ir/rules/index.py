@@ -292,8 +292,7 @@ def _most(term: Node, coefficient: int) -> Terms:
     others = factors - Counter(loops)
     if coefficient < 0 or len(loops) != 1 or any(bounds(f)[0] < 0 for f in others):
         least, most = bounds(term)
-        found = coefficient * (most if coefficient > 0 else least)
-        return {Node.index(1): found}
+        return {Node.index(1): coefficient * (most if coefficient > 0 else least)}
     scale = _product(others) if others else Node.index(1)
     sizes, one = linear_terms(loops[0].src[0])
     found: Terms = {}
