@@ -242,8 +242,8 @@ class _Part(torch.nn.Module):
             self._calls_of[orders, caps] += 1
             if self._calls_of[orders, caps] == 1:
                 return None
-            run: TinyJit[..., list[Tensor]] = TinyJit(functools.partial(self._run_range, orders))
-            found = _Range(orders, caps, run)
+            found = _Range(orders, caps, TinyJit(functools.partial(self._run_range, orders)))
+        _, _, captured = found
         bound = sizes.bound(numbers, found.caps)
         wanted = self._wanted(dict(zip(sizes.symbols, numbers, strict=True)))
         given = self._given(bound, tensors, layouts)
@@ -253,13 +253,13 @@ class _Part(torch.nn.Module):
                 return None
             self._ranges.append(found)
         assert wanted is not None  # what the sizes are does not change the order of axes
-        direct = Direct(found.captured, tensors, given, wanted, sizes.named(numbers))
+        direct = Direct(captured, tensors, given, wanted, sizes.named(numbers))
         if len(self._direct) >= _DIRECT:
             self._direct.clear()
         self._direct[numbers] = direct
         results = direct(tensors)
         if results is None:
-            results = _handed_over(found.captured(*given, *bound.values()), wanted)
+            results = _handed_over(captured(*given, *bound.values()), wanted)
         return results
 
     def _given(
