@@ -22,7 +22,7 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
 import sympy
 import torch
@@ -39,6 +39,7 @@ from ..engine.bindings import binding
 from ..engine.index_checks import look
 from ..engine.jit import TinyJit
 from ..errors import TreadleError
+from ..ir.node import Node
 from ..ir.symbolic import Size, bind, unbind
 from ..tensor import Tensor
 from . import aten_indexing, aten_windows
@@ -73,7 +74,7 @@ _SIZES = 8
 # So many sizes of a range are known in full: a call of one of them looks at each tensor only once.
 _DIRECT = 256
 
-_Values: TypeAlias = Mapping[torch.fx.Node, Any]  # tensors, numbers, or several of them
+_Values: TypeAlias = dict[torch.fx.Node, Any]  # tensors, numbers, or several of them
 
 
 class _Known(OperatorSupportBase):
@@ -220,7 +221,7 @@ class _Part(torch.nn.Module):
     def _run(self, known: dict[torch.fx.Node, Layout | int], *inputs: Tensor) -> list[Tensor]:
         """The graph on tensors of treadle's, whose shapes are known."""
         given = iter(inputs)
-        values: dict[torch.fx.Node, Any] = {
+        values: _Values = {
             node: layout if isinstance(layout, int) else layout.view(next(given))
             for node, layout in known.items()
         }
@@ -282,9 +283,10 @@ class _Part(torch.nn.Module):
         found = []
         for node in self._computed:
             like: torch.Tensor = node.meta["val"]
-            strides = [evaluated(expression(stride), numbers) for stride in like.stride()]
-            shape: Any = _shape(like, numbers)
-            made = torch.empty_strided(shape, strides, dtype=like.dtype, device="meta")  # type: ignore[arg-type]
+            steps = [evaluated(expression(stride), numbers) for stride in like.stride()]
+            strides = cast("Sequence[int]", steps)
+            shape = cast("Sequence[int]", _shape(like, numbers))
+            made = torch.empty_strided(shape, strides, dtype=like.dtype, device="meta")
             if not lies_alike(made, like):
                 return None
             found.append(made)
@@ -297,34 +299,36 @@ class _Part(torch.nn.Module):
         """Whether the graph can be made with symbolic sizes; if not, the report says why."""
         free = sizes.free(found.caps)
         try:
-            self._lazy_range(found.orders, *self._given(free, tensors, layouts), *free.values())
+            given = self._given(free, tensors, layouts)
+            self._lazy_range(found.orders, given, [*free.values()])
         except _Gap as gap:
             note(str(gap.operator), f"captured for each size: {gap.__cause__}")
             return False
         return True
 
-    def _run_range(self, orders: _Orders, *inputs: Any) -> list[Tensor]:
+    def _run_range(self, orders: _Orders, *inputs: Tensor | Node) -> list[Tensor]:
         """The graph on tensors of treadle's, and the values of its symbols behind them.
 
         The first call makes the graph of those that are captured, in which sizes have no values.
         """
-        free, values = unbind(inputs[len(orders) :])
-        tensors: list[Tensor] = [*inputs[: len(orders)]]
+        free, values = unbind([size for size in inputs if isinstance(size, Node)])
+        tensors = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
         if values:
             nodes = unbind([tensor.node for tensor in tensors])[0]
             tensors = [Tensor._of(node, "CPU") for node in nodes]
         with binding(values):
-            found = _realized(self._lazy_range(orders, *tensors, *free))
+            found = _realized(self._lazy_range(orders, tensors, free))
         for tensor in found if values else ():
             [tensor.node] = bind([tensor.node], values)
         return found
 
-    def _lazy_range(self, orders: _Orders, *inputs: Any) -> list[Tensor]:
+    def _lazy_range(
+        self, orders: _Orders, tensors: Sequence[Tensor], sizes: Sequence[Node]
+    ) -> list[Tensor]:
         assert self._sizes is not None
-        given = iter(inputs[: len(orders)])
-        symbols = dict(zip(self._sizes.symbols, inputs[len(orders) :], strict=True))
-        lies = iter(orders)
-        values: dict[torch.fx.Node, Any] = {}
+        given, lies = iter(tensors), iter(orders)
+        symbols = dict(zip(self._sizes.symbols, sizes, strict=True))
+        values: _Values = {}
         for node in self._inputs:
             example = node.meta["val"]
             if _is_size(node):
@@ -335,20 +339,17 @@ class _Part(torch.nn.Module):
 
     # -- what the graph means -------------------------------------------------------------------
 
-    def _lazy(
-        self, values: dict[torch.fx.Node, Any], symbols: Mapping[sympy.Symbol, Size] | None
-    ) -> list[Tensor]:
+    def _lazy(self, values: _Values, symbols: Mapping[sympy.Symbol, Size] | None) -> list[Tensor]:
         """The graph of what is computed. `symbols` are sizes; None where all are numbers."""
         for node in self._calls:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             meaning: Any = MEANINGS.get(node.target, node.target)
             like = node.meta["val"]
             if symbols is None:
-                values[node] = _of_dtype(meaning(*args, **kwargs), like)
+                values[node] = _like(meaning(*args, **kwargs), like, None)
                 continue
             try:
-                found = _of_dtype(meaning(*args, **kwargs), like)
-                values[node] = _of_shape(found, like, symbols)
+                values[node] = _like(meaning(*args, **kwargs), like, symbols)
             except (TreadleError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
                 raise _Gap(node.target) from error
         return [in_order(values[node], node.meta["val"]) for node in self._computed]
@@ -396,13 +397,6 @@ def _shape(like: torch.Tensor, symbols: Mapping[sympy.Symbol, Size]) -> tuple[Si
     return tuple(evaluated(expression(size), symbols) for size in like.shape)
 
 
-def _of_shape(value: Any, like: Any, symbols: Mapping[sympy.Symbol, Size]) -> Any:
-    """`value`, or each of several, with its sizes written as PyTorch's are: so equal ones are."""
-    if isinstance(value, (tuple, list)):
-        return tuple(_of_shape(item, one, symbols) for item, one in zip(value, like, strict=True))
-    return None if value is None else value.reshape(_shape(like, symbols))
-
-
 def _base_of(node: torch.fx.Node) -> torch.fx.Node:
     """What a chain of views shows."""
     while node.target in _VIEWS:
@@ -446,15 +440,20 @@ def _moved(node: torch.fx.Node, values: _Values) -> Any:
     if node in values:
         return values[node]
     args, kwargs = map_arg((node.args, node.kwargs), lambda source: _moved(source, values))
-    view: Any = node.target
-    return view(*args, **kwargs)
+    return cast("Callable[..., object]", node.target)(*args, **kwargs)
 
 
-def _of_dtype(value: Any, wanted: Any) -> Any:
-    """`value`, or each of several, in the dtype that PyTorch gives it."""
+def _like(value: Any, wanted: Any, symbols: Mapping[sympy.Symbol, Size] | None) -> Any:
+    """`value`, or each of several, in the dtype that PyTorch gives it.
+
+    With `symbols`, its sizes are written as PyTorch's are, so that equal ones are the same.
+    """
     if isinstance(value, (tuple, list)):
-        return tuple(map(_of_dtype, value, wanted))
-    return None if value is None else value.cast(_from_torch_dtype(wanted.dtype))
+        return tuple(_like(item, one, symbols) for item, one in zip(value, wanted, strict=False))
+    if value is None:
+        return None
+    found = value.cast(_from_torch_dtype(wanted.dtype))
+    return found if symbols is None else found.reshape(_shape(wanted, symbols))
 
 
 def _is_symbolic(value: object) -> bool:

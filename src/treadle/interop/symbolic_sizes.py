@@ -11,13 +11,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias, cast
 
 import sympy
 import torch
 from torch.utils._sympy.functions import CleanDiv, FloorDiv, Max, Min, Mod, PythonMod
 
-from ..ir.node import Node
+from ..ir.node import Node, as_index
 from ..ir.shape import simple_size
 from ..ir.symbolic import Size, Variable
 
@@ -71,12 +71,13 @@ class Sizes(NamedTuple):
         names = sorted(bounds, key=str)
         return cls(tuple(names), tuple(bounds[n] for n in names), tuple(shown[n] for n in names))
 
-    def numbers(self, given: Sequence[Any]) -> tuple[int, ...]:
+    def numbers(self, given: Sequence[object]) -> tuple[int, ...]:
         """The values of the symbols in a call with these inputs."""
         found = []
         for place, axis, factor, rest in self.shown:
-            value = given[place] if axis is None else given[place].shape[axis]
-            found.append((value - rest) // factor)
+            shown = given[place]
+            value = shown.shape[axis or 0] if isinstance(shown, torch.Tensor) else shown
+            found.append((cast("int", value) - rest) // factor)
         return tuple(found)
 
     def caps(self, numbers: Sequence[int]) -> tuple[int, ...]:
@@ -114,16 +115,16 @@ def _bounds(extent: torch.SymInt, symbol: sympy.Symbol) -> tuple[int, int | None
     )
 
 
-def _linear(expr: Any) -> tuple[sympy.Symbol, int, int] | None:
+def _linear(expr: sympy.Expr) -> tuple[sympy.Symbol, int, int] | None:
     """(s, a, b) of a * s + b, for numbers a and b; None for anything else."""
-    if len(expr.free_symbols) != 1:
+    symbol = next(iter(expr.free_symbols), None)
+    if len(expr.free_symbols) != 1 or not isinstance(symbol, sympy.Symbol):
         return None
-    [symbol] = expr.free_symbols
     factor = expr.coeff(symbol, 1)
-    rest = sympy.expand(expr - factor * symbol)
-    if not (factor.is_Integer and rest.is_Integer and factor > 0):
+    if not isinstance(factor, sympy.Integer) or int(factor) <= 0:
         return None
-    return symbol, int(factor), int(rest)
+    rest = sympy.expand(expr - factor * symbol)
+    return (symbol, int(factor), int(rest)) if isinstance(rest, sympy.Integer) else None
 
 
 def expression(extent: Extent) -> sympy.Expr | int:
@@ -139,7 +140,7 @@ def evaluated(expr: sympy.Expr | int, values: Mapping[sympy.Symbol, Size]) -> Si
     return simple_size(_evaluated(expr, values))
 
 
-def _evaluated(expr: Any, values: Mapping[sympy.Symbol, Size]) -> Any:
+def _evaluated(expr: sympy.Basic | int, values: Mapping[sympy.Symbol, Size]) -> Size:
     if isinstance(expr, (int, sympy.Integer)):
         return int(expr)
     if isinstance(expr, sympy.Symbol):
@@ -154,13 +155,13 @@ def _evaluated(expr: Any, values: Mapping[sympy.Symbol, Size]) -> Any:
     if isinstance(expr, (FloorDiv, CleanDiv)):
         return operands[0] // operands[1]
     if isinstance(expr, (Mod, PythonMod)):
-        return operands[0] % operands[1]
+        return as_index(operands[0]) % operands[1]
     if isinstance(expr, (Max, Min)):
         return _extreme(isinstance(expr, Max), operands)
     raise Unsupported(f"a size is {expr}")
 
 
-def _extreme(is_largest: bool, operands: Sequence[Any]) -> Any:
+def _extreme(is_largest: bool, operands: Sequence[Size]) -> Size:
     first, *others = sorted(operands, key=lambda n: isinstance(n, int))
     for other in others:
         if isinstance(first, Node):

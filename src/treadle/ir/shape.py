@@ -39,7 +39,7 @@ def same_size(a: int | AnyNode, b: int | AnyNode) -> bool:
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
 
 
-def all_known(shape: Sequence[Any]) -> bool:
+def all_known(shape: Sequence[object]) -> bool:
     """Whether all sizes are numbers, and none is symbolic."""
     return all(isinstance(size, int) for size in shape)
 
