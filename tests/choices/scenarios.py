@@ -245,6 +245,18 @@ def size_at_launch(device: str) -> None:
 
 
 @scenario
+def product_of_sizes_at_launch(device: str) -> None:
+    """A product of as many rows, and a sum over as many rows and columns, as variables say."""
+    x, w = _numbers(60, 70, 24), _numbers(24, 40, seed=1)
+    t, v = (Tensor(array, device=device).realize() for array in (x, w))
+    for rows, columns in ((2, 70), (60, 3), (33, 64)):
+        shown = t[: Variable("rows", 1, 60).bind(rows), : Variable("columns", 1, 70).bind(columns)]
+        exact = x[:rows, :columns].astype(np.float64)
+        _close(shown @ v, exact @ w)
+        _close(shown.sum((0, 1)), exact.sum((0, 1)))
+
+
+@scenario
 def overwritten_while_read(device: str) -> None:
     """A tensor becomes its own mirror image, and the old one is asked for."""
     x = _numbers(60, 40)

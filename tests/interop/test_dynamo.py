@@ -181,42 +181,6 @@ def test_integers_and_conditions_keep_pytorchs_dtypes(compiled):
             torch.testing.assert_close(mine, theirs)
 
 
-@pytest.fixture
-def dynamic(compiled):
-    """`torch.compile` with symbolic sizes."""
-    from treadle.interop.dynamo import compile_graph
-
-    return lambda function: torch.compile(function, backend=compile_graph, dynamic=True)
-
-
-def test_a_size_that_comes_again_is_computed_by_treadle(dynamic):
-    model = Attention()
-    fast = dynamic(model)
-
-    def step(steps):
-        x = torch.randn(2, steps, 8, requires_grad=True)
-        found, wanted = fast(x), model(x)
-        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-5)
-        slopes = [torch.autograd.grad((y**2).sum(), x)[0] for y in (found, wanted)]
-        torch.testing.assert_close(*slopes, rtol=1e-3, atol=1e-4)
-
-    for steps in (5, 7):
-        assert kernels_of(lambda n=steps: step(n))[1] == 0
-    for steps in (7, 5, 5, 7, 5, 7):  # plain, captured, replayed
-        assert kernels_of(lambda n=steps: step(n))[1] > 0
-
-
-def test_of_many_sizes_the_first_ones_are_captured(dynamic):
-    fast = dynamic(lambda x: (x.T * 2 + 1, x.sum(0)))
-    for size in (*range(3, 20), *range(3, 20)):
-        (first, second), kernels = kernels_of(lambda n=size: fast(torch.ones(n, 2)))
-        assert first.tolist() == [[3] * size] * 2
-        assert first.stride() == (1, 2)
-        assert second.tolist() == [size] * 2
-    assert kernels == 0
-    assert kernels_of(lambda: fast(torch.ones(4, 2)))[1] > 0
-
-
 def test_the_backend_is_an_entry_point():
     found = [e for e in entry_points(group="torch_dynamo_backends") if e.name == "treadle"]
     if not found:

@@ -13,6 +13,7 @@ from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.remembered import remembered
 from treadle.ir.rules.index import INDEX_RULES, SIMPLER, simplified_sum, simplify
+from treadle.ir.symbolic import Variable
 
 z3 = pytest.importorskip("z3")
 
@@ -118,6 +119,50 @@ def test_a_sum_of_simplified_terms_is_the_simplified_sum(seed):
         assert simplify(found) is found
     whole = sum((term * factor for term, factor in zip(terms, factors, strict=True)), Node.index(5))
     assert found is simplify(whole)
+
+
+def random_symbolic_index(rng, loops, sizes, depth):
+    if depth == 0 or rng.random() < 0.1:
+        return rng.choice([*loops, *loops, *sizes, Node.index(rng.randrange(0, 9))])
+    a = random_symbolic_index(rng, loops, sizes, depth - 1)
+    kind = rng.choice(["add", "add", "add", "mul", "times", "div", "mod", "digits"])
+    if kind == "add":
+        return a + random_symbolic_index(rng, loops, sizes, depth - 1)
+    size = rng.choice([*sizes, sizes[0] * sizes[1], sizes[0] * 4, sizes[1] + 1])
+    if kind == "digits":  # which make one number again
+        return (a // size * size + a % size) * rng.choice([1, 3])
+    if kind == "times":
+        return a * rng.choice([2, 3, 4, 8])
+    return {"mul": a * size, "div": a // size, "mod": a % size}[kind]
+
+
+@pytest.mark.parametrize("seed", range(300))
+def test_simplifying_an_index_of_symbolic_sizes_keeps_its_value_for_all_of_them(seed):
+    rng = random.Random(seed)
+    m, n = sizes = Variable("m", 1, 9), Variable("n", 1, 9)
+    loops = [Node.range(simplify(size), i) for i, size in enumerate((m, n, m * n, n * 4))]
+    expression = random_symbolic_index(rng, loops, sizes, 5)
+    simpler = simplify(expression)
+    for m_size, n_size in ((1, 1), (1, 5), (4, 1), (2, 3), (5, 4), (4, 9)):
+        extents = (m_size, n_size, m_size * n_size, n_size * 4)
+        grid = np.meshgrid(*map(np.arange, extents), indexing="ij")
+        values = dict(zip(loops, grid, strict=True)) | {m: m_size, n: n_size}
+        before, after = evaluate(expression, values), evaluate(simpler, values)
+        np.testing.assert_array_equal(
+            np.broadcast_to(after, grid[0].shape), np.broadcast_to(before, grid[0].shape)
+        )
+
+
+def test_digits_of_symbolic_sizes_are_the_loops_themselves():
+    m, n = Variable("m", 2, 64), Variable("n", 2, 64)
+    i, j, k, flat = map(Node.range, (m, n, 8, simplify(n * m)), range(4))
+    assert simplify((i * n + j) // n) is i
+    assert simplify((i * n + j) % n) is j
+    assert simplify((i * (n * 8) + j * 8 + k) // (n * 8)) is i
+    assert simplify((i * (n * 8) + j * 8 + k) % (n * 8)) is simplify(j * 8 + k)
+    assert simplify((i * (n * 8) + j * 8 + k) % 8) is k
+    assert simplify(flat // n * (n * 8) + flat % n * 8) is simplify(flat * 8)
+    assert simplify((i * n + k) // n) is not i  # k may be n
 
 
 @pytest.mark.parametrize("seed", range(25))

@@ -18,8 +18,8 @@ from ..errors import JitError
 from ..ir.args import ConstantName, Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import Op
-from ..ir.shape import Shape
-from ..ir.symbolic import bind, unbind
+from ..ir.shape import Shape, all_known, size_product
+from ..ir.symbolic import Size, bind, unbind
 from ..ir.views import operand
 from ..kinds import shown
 from .effects import copied
@@ -29,8 +29,8 @@ from .storages import Captured, claimed
 
 __all__ = [
     "Argument", "Found", "Glance", "Signature", "at_a_glance", "check_same", "described",
-    "exchanged", "is_bound_otherwise", "is_traced", "layout_of", "like", "memories_of", "over",
-    "refreshed", "same_objects", "shares_less", "signature_of", "stand_in", "told_apart",
+    "exchanged", "is_traced", "layout_of", "like", "memories_of", "over", "refreshed",
+    "same_objects", "shares_less", "signature_of", "sizes_of", "stand_in", "told_apart",
     "with_arguments", "with_sizes",
 ]  # fmt: skip
 
@@ -39,7 +39,7 @@ _RESHAPE, _BUFFER = Op.RESHAPE, Op.BUFFER  # an Enum looks its members up in Pyt
 
 
 # Of the memory of an argument: dtype, elements, device, the first argument in it, texture.
-Described: TypeAlias = tuple[DType, int, str, int, ImageDType | None]
+Described: TypeAlias = tuple[DType, Size, str, int, ImageDType | None]
 # What must stay the same: arguments without their tensors, how these are spread, their memory.
 Signature: TypeAlias = tuple[object, tuple[str, ...], tuple[Described, ...]]
 
@@ -52,24 +52,17 @@ class Found:
     sizes: list[Node] = field(default_factory=list)
 
     def values(self) -> dict[str, int]:
-        """What variables are bound to that replays may bind to other values.
+        """What variables are bound to, which replays may bind to other values.
 
-        Not those in shapes of tensors. Raises UserError for a variable with two values.
+        Raises UserError for a variable with two values.
         """
-        if not self.sizes:
-            return {}
-        fixed = self._sizes_of_shapes()
-        bound, kept = unbind([*self.sizes, *fixed])[1], unbind(fixed)[1]
-        return {name: value for name, value in bound.items() if name not in kept}
+        shapes = (size for tensor in self.tensors for size in tensor.node.shape)
+        sizes = [*self.sizes, *(size for size in shapes if isinstance(size, Node))]
+        return unbind(sizes)[1] if sizes else {}
 
     def stand_ins(self) -> dict[int, Node]:
         """What a captured function sees in place of each size, by id: variables without values."""
-        sizes = bind(unbind(self.sizes)[0], unbind(self._sizes_of_shapes())[1])
-        return dict(zip(map(id, self.sizes), sizes, strict=True))
-
-    def _sizes_of_shapes(self) -> list[Node]:
-        sizes = (size for tensor in self.tensors for size in tensor.node.shape)
-        return [size for size in sizes if isinstance(size, Node)]
+        return dict(zip(map(id, self.sizes), unbind(self.sizes)[0], strict=True))
 
 
 class Glance(NamedTuple):
@@ -180,7 +173,7 @@ def signature_of(value: object, found: Found) -> object:
     """
     if _is_tensor(value):
         found.tensors.append(value)
-        return ("tensor of shape", value.node.shape)
+        return ("tensor of shape", _unbound(value.node.shape))
     if isinstance(value, Node):
         found.sizes.append(value)
         return unbind([value])[0][0]
@@ -273,6 +266,8 @@ def like(tensor: Captured, node: Node, buffers: list[Node]) -> Captured:
 
 def stand_in(tensor: Captured, node: Node, buffers: list[Node]) -> Captured:
     """What a function that is captured sees in place of its argument: a leaf in place of a leaf."""
+    if not all_known(node.shape):
+        [node], _ = unbind([node])
     if not tensor.is_leaf:
         return like(tensor, node, buffers)
     return type(tensor)._in_memory(over(node, buffers), tensor.device).requires_grad_()
@@ -303,27 +298,32 @@ def layout_of(node: Node) -> str:
     return f"copied to {devices}" if axis is None else f"split along axis {axis} over {devices}"
 
 
-def described(memories: list[Memory]) -> tuple[Described, ...]:
-    """What must stay the same of each input; the number tells which inputs share memory."""
+def sizes_of(node: Node) -> list[Size]:
+    """How many elements each of a node's memories has: variables in its shape have no values."""
+    if node.op is Op.MULTI:
+        return [size for part in node.src for size in sizes_of(part)]
+    memories = memories_of(node)
+    if len(memories) > 1:
+        return sizes_of(operand(node))
+    return [memory.size if all_known(node.shape) else size_product(_unbound(node.shape))
+            for memory in memories]  # fmt: skip
+
+
+def _unbound(shape: Shape) -> Shape:
+    """A shape whose variables have no values."""
+    if all_known(shape):
+        return shape
+    return tuple(unbind([size])[0][0] if isinstance(size, Node) else size for size in shape)
+
+
+def described(nodes: Sequence[Node]) -> tuple[Described, ...]:
+    """What must stay the same of the inputs' memory; the number tells which of them share it."""
     numbers: dict[int, int] = {}
+    pairs = [pair for n in nodes for pair in zip(memories_of(n), sizes_of(n), strict=True)]
     return tuple(
-        (m.dtype, m.size, m.device, numbers.setdefault(id(m.buffer), i), m.image)
-        for i, m in enumerate(memories)
+        (m.dtype, size, m.device, numbers.setdefault(id(m.buffer), i), m.image)
+        for i, (m, size) in enumerate(pairs)
     )
-
-
-def is_bound_otherwise(old: Signature, new: Signature) -> bool:
-    """Whether a call is like the captured one, but for what sizes of its arguments are bound to.
-
-    What was captured has those sizes: such a call runs the function itself.
-    """
-    return old[0] != new[0] and _unbound(old[0]) == _unbound(new[0])
-
-
-def _unbound(signature: object) -> object:
-    if isinstance(signature, Node):
-        return unbind([signature])[0][0]
-    return tuple(map(_unbound, signature)) if isinstance(signature, tuple) else signature
 
 
 def shares_less(old: Signature, new: Signature) -> bool:

@@ -147,6 +147,7 @@ class Capture:
     watched: list[Watched] = field(default_factory=list)
     settled: Any = None  # when a call may be replayed unseen: `Settled`, for plain arguments
     straight: Any = None  # how it is replayed: `Straight`, if that is kernels alone
+    addressed: Any = None  # the same from memory at given addresses, with values of variables
     graded: list[int] = field(default_factory=list)  # the leaves among the arguments with gradients
     given: list[int] = field(default_factory=list)  # the arguments that are written to
     views: list[bool] = field(default_factory=list)  # which arguments are views

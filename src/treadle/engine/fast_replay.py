@@ -83,7 +83,7 @@ class Straight:
 
     __slots__ = (
         "_has_state", "_is_one", "_kept", "_known", "_outputs", "_places", "_remembers", "_runs",
-        "_span", "_stays",
+        "_span", "_stays", "_values",
     )  # fmt: skip
 
     def __init__(
@@ -103,6 +103,7 @@ class Straight:
         devices = {run.program.device for run in capture.runs}
         self._remembers = all(Device[device].runtime.has_addresses for device in devices)
         self._known: list[object] = [None] * len(self._places)
+        self._values: Mapping[str, int] = {}  # that the launches have now
         if not capture.overwritten:
             span[:] = 0, 0
 
@@ -134,11 +135,11 @@ class Straight:
         """How many addresses `run_at` takes; None where results are more than new memory."""
         return None if self._stays or not self._remembers else len(self._places)
 
-    def run_at(self, capture: Capture, addresses: Sequence[int]) -> None:
+    def run_at(self, capture: Capture, addresses: Sequence[int], values: Mapping[str, int]) -> None:
         """The same, from memory at these addresses into memory there: arguments, then results.
 
-        Whoever asks has their memory, and knows that the arguments are like the captured ones.
-        Two threads must not run it at once.
+        `values` are those of variables. Whoever asks has their memory, and knows that the arguments
+        are like the captured ones. Two threads must not run it at once.
         """
         if self._has_state:
             step_state(capture)
@@ -146,6 +147,10 @@ class Straight:
         for place, address in enumerate(addresses):
             if address != known[place]:
                 self._move(place, address)
+        if values != self._values:
+            for calls, call, slot, name in capture.variables:
+                calls.set_var(call, slot, values[name])
+            self._values = values
         self._launch(capture)
 
     def _launch(self, capture: Capture) -> None:
@@ -161,6 +166,7 @@ class Straight:
     def forget(self) -> None:
         """Others have replayed the capture: its launches have their arguments and results."""
         self._known = [None] * len(self._known)
+        self._values = {}
 
     def _move(self, place: int, argument: object) -> None:
         self._known[place] = None  # until it stands everywhere

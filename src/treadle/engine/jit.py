@@ -13,7 +13,8 @@ replayed faithfully raises JitError: other shapes, other plain arguments, values
 What the function writes, to tensors around it and to its arguments, each call writes.
 
 A size that an argument binds, `Variable("n", 0, 99).bind(7)`, may be bound to another value in each
-call: the function is captured with the variable itself, for all of its values.
+call, and so may one in an argument's shape: the function is captured with the variable itself, for
+all of its values.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import importlib
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar, overload
 
 from ..config import settings
@@ -41,7 +42,6 @@ from .arguments import (
     check_same,
     described,
     exchanged,
-    is_bound_otherwise,
     is_traced,
     layout_of,
     memories_of,
@@ -50,6 +50,7 @@ from .arguments import (
     same_objects,
     shares_less,
     signature_of,
+    sizes_of,
     stand_in,
     told_apart,
     with_arguments,
@@ -96,7 +97,9 @@ from .storages import (
 )
 from .variables import bind_holders, sizes_with
 
-__all__ = ["TinyJit", "jit"]
+__all__ = ["NO_VALUES", "TinyJit", "jit"]
+
+NO_VALUES: Mapping[str, int] = {}
 
 P = ParamSpec("P")
 Q = ParamSpec("Q")
@@ -205,23 +208,24 @@ class TinyJit(Generic[P, R]):
                     return self._replay(capture, memories, {})[0]
         return self._called(args, kwargs)
 
-    def run_at(self, addresses: Sequence[int]) -> bool:
+    def run_at(self, addresses: Sequence[int], values: Mapping[str, int] = NO_VALUES) -> bool:
         """Replay from arguments into results that are at these addresses of the host; False where
         a call is more than that, and nothing was done.
 
-        For who has their memory and knows that shapes, dtypes and devices are the captured ones.
+        For who has their memory and knows that shapes, dtypes and devices are the captured ones,
+        with these values of all variables.
         """
         capture = self._capture
         if capture is None or capture.settled is None or not capture.settled.still(capture):
             return False
         with self._lock:
-            straight = capture.straight
+            straight = capture.addressed
             if capture is not self._capture or straight is None:
                 return False
             if straight.places != len(addresses):
                 return False
             self.calls += 1
-            straight.run_at(capture, addresses)
+            straight.run_at(capture, addresses, values)
         return True
 
     def _called(self, args: tuple[object, ...], kwargs: dict[str, object]) -> R:
@@ -248,16 +252,12 @@ class TinyJit(Generic[P, R]):
                 nodes = realize([(t.node, t.device) for t in found.tensors])
             if self.calls == 1:
                 return self._first_call(nodes, args, kwargs)
-            memories = [m for node in nodes for m in memories_of(node)]
-            signature = (plain, tuple(layout_of(node) for node in nodes), described(memories))
+            signature = (plain, tuple(layout_of(node) for node in nodes), described(nodes))
             if self._capture is not None and shares_less(signature, self._capture.signature):
                 nodes = told_apart(found.tensors, nodes)
-                memories = [m for node in nodes for m in memories_of(node)]
-                signature = (*signature[:2], described(memories))
+                signature = (*signature[:2], described(nodes))
             if self._capture is not None and self._capture.same - same_objects(found.tensors):
                 self._capture = None  # what stands for one tensor would stand for two
-            if self._capture is not None and is_bound_otherwise(self._capture.signature, signature):
-                return function(*args, **kwargs)
             if self._capture is not None and not shares_less(self._capture.signature, signature):
                 check_same(self._capture.signature, signature)
             elif self._capture is not None:
@@ -328,9 +328,10 @@ class TinyJit(Generic[P, R]):
         begin(capture)
         nodes = told_apart(tensors, realize([(t.node, t.device) for t in tensors]))
         capture.start([m for node in nodes for m in memories_of(node)])
-        capture.signature = (*signature[:2], described(capture.inputs))
+        capture.signature = (*signature[:2], described(nodes))
         # Inputs under new names: nothing computed from them before can be taken for this call's.
-        fresh = {id(m): adopt(m) for m in capture.inputs}
+        sizes = [size for node in nodes for size in sizes_of(node)]
+        fresh = {id(m): adopt(m, (n,)) for m, n in zip(capture.inputs, sizes, strict=True)}
         seen = {
             id(t): stand_in(t, node, [fresh[id(m)] for m in memories_of(node)])
             for t, node in zip(tensors, nodes, strict=True)
@@ -365,11 +366,14 @@ class TinyJit(Generic[P, R]):
             capture.graphs.clear()
             self._capture = capture if capture.is_faithful else None
         if self._capture is capture:
-            plain = not capture.graded and not values and not outcome.has_arguments
-            glances = Glance.of(args, kwargs) if plain and not capture.given else None
+            plain = not capture.graded and not capture.given and not outcome.has_arguments
+            given = found.tensors if values else args
+            glances = Glance.of(given, {} if values else kwargs) if plain else None
             if glances is not None:
-                capture.settled = Settled(glances)
-                capture.straight = straight_of(capture, self._before)
+                # What variables are bound to takes more than a glance.
+                capture.settled = Settled([] if values else glances)
+                capture.addressed = straight_of(capture, self._before)
+                capture.straight = None if values else capture.addressed
             if is_observed():
                 _note(capture)
         for number, gradient in zip(capture.graded, gradients, strict=True):
@@ -392,8 +396,8 @@ class TinyJit(Generic[P, R]):
         if capture.straight is not None and settings.DEBUG < 2:
             return capture.straight.run(capture, memories), []
         found = self._replay_on(capture, _moved(capture, memories, values), values, tensors)
-        if capture.straight is not None:
-            capture.straight.forget()
+        if capture.addressed is not None:
+            capture.addressed.forget()
         return found
 
     def _replay_checked(
@@ -406,8 +410,8 @@ class TinyJit(Generic[P, R]):
 
         def run() -> None:
             found.append(self._replay_on(capture, moved, values, tensors))
-            if capture.straight is not None:
-                capture.straight.forget()
+            if capture.addressed is not None:
+                capture.addressed.forget()
 
         made = [moved[id(old)] for old in capture.made]
         what = f"a replay of {getattr(self.function, '__name__', 'a captured function')}"

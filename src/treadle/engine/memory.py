@@ -20,6 +20,7 @@ from ..errors import InternalError, UserError
 from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.shape import Shape, all_known, size_product
 from ..ir.views import behind_reshape
 from .change_counters import changes
 from .devices import Device, Placement
@@ -148,12 +149,16 @@ class Memory:
 on_read: list[Callable[[], None]] = []
 
 
-def adopt(memory: Memory, shape: tuple[int, ...] | None = None) -> Node:
-    """A BUFFER with a Token of its own for `memory`, in `shape` if that is not one axis."""
+def adopt(memory: Memory, shape: Shape | None = None) -> Node:
+    """A BUFFER with a Token of its own for `memory`, in `shape` if that is not one axis.
+
+    Where sizes of `shape` are symbolic, so is the BUFFER's: graphs over it are compiled for all.
+    """
     token = Token()
     token.memory = memory
-    ref = BufferRef(token, memory.size, memory.device, memory.version, memory.image)
-    node = Node.fresh(Op.BUFFER, memory.dtype, (), ref, (memory.size,))
+    size = memory.size if shape is None or all_known(shape) else size_product(shape)
+    ref = BufferRef(token, size, memory.device, memory.version, memory.image)
+    node = Node.fresh(Op.BUFFER, memory.dtype, (), ref, (size,))
     if shape is None or shape == node.shape:
         return node
     return Node.fresh(Op.RESHAPE, memory.dtype, (node,), shape, shape)

@@ -17,8 +17,8 @@ from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import CUTS, Op
-from ..ir.shape import size_product
-from ..ir.symbolic import size_with, unbind
+from ..ir.shape import all_known, size_product
+from ..ir.symbolic import bind, size_with, unbind
 from ..ir.versions import stored_below
 from ..ir.views import behind_reshape
 from ..schedule.kernel import Kernel
@@ -343,7 +343,12 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
         run_program(program, memories, outputs, [values], origins=origins_of(program, todo))
     except (DeviceError, MemoryError) as error:
         raise blamed(error, todo) from error.__cause__
-    nodes = [adopt(memory) for memory in outputs]
+    sizes = [size for _, size, _ in program.outputs]
+    if not all_known(sizes):  # variables keep the values that this graph binds
+        given = with_bindings({})
+        bound = {name: value for name, value in values.items() if name not in given}
+        sizes = [n if isinstance(n, int) else bind([n], bound)[0] for n in sizes]
+    nodes = [adopt(memory, (size,)) for memory, size in zip(outputs, sizes, strict=True)]
     numbers = dict(zip(todo, program.roots, strict=True))
     found = [numbers.get(root) for root in roots]
     return [None if number is None else nodes[number] for number in found]

@@ -370,6 +370,7 @@ def _convolution_backward(
     result = _convolution(
         x, weight, None, stride, padding, dilation, transposed, output_padding, groups
     )
+    gradient = gradient.reshape(result.shape)  # symbolic sizes may be written in several ways
     targets = [t for t, is_wanted in zip((x, weight), wanted, strict=False) if is_wanted]
     found = iter(result.gradient(*targets, gradient=gradient) if targets else [])
     by_input = [next(found) if is_wanted else None for is_wanted in wanted[:2]]

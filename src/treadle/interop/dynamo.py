@@ -6,8 +6,14 @@
 PyTorch traces the model, and its gradients, into graphs of ATen operators. Each stretch of such a
 graph that the table in interop/aten.py knows is a captured function of treadle's, on the CPU and on
 memory that both share; the rest runs in PyTorch as before: other devices, random numbers, and
-operators that the table lacks. Graphs of symbolic sizes are captured once for each of the sizes
-that come again; a size that is new runs in PyTorch.
+operators that the table lacks.
+
+Where sizes of a graph are symbolic, PyTorch's symbols become variables of treadle's, and what is
+made of them a symbolic size (interop/symbolic_sizes.py). One capture serves all sizes up to the
+next power of two: kernels take the sizes of each call when they are launched, and nothing is
+compiled for a size that is new. A range of sizes runs in PyTorch when it comes for the first time.
+A stretch with an operator that needs sizes as numbers, such as a sort, is captured once for each
+of the sizes that come again; `treadle.interop.report()` names the operator.
 """
 
 from __future__ import annotations
@@ -16,8 +22,9 @@ import functools
 import operator
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias, cast
 
+import sympy
 import torch
 from functorch.compile import make_boxed_func
 from torch._decomp import core_aten_decompositions, get_decompositions
@@ -28,14 +35,19 @@ from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
 from ..dtype import _from_torch_dtype
+from ..engine.bindings import binding
 from ..engine.index_checks import look
 from ..engine.jit import TinyJit
+from ..errors import TreadleError
+from ..ir.node import Node
+from ..ir.symbolic import Size, bind, unbind
 from ..tensor import Tensor
 from . import aten_indexing, aten_windows
 from .aten import MEANINGS
-from .handover import Direct, Layout, handed_over, in_order, taken
+from .handover import Direct, Layout, handed_over, in_order, lies_alike, taken, taken_of_size
 from .left_to_pytorch import note
 from .openmp import borrow_threads
+from .symbolic_sizes import Sizes, Unsupported, evaluated, expression
 
 __all__ = ["compile_graph"]
 
@@ -55,10 +67,14 @@ ONLY_IF: dict[object, Callable[[torch.fx.Node], bool]] = {
     **aten_windows.ONLY_IF,
 }
 
-# So many sizes does a stretch have captures for: as often as PyTorch traces a function anew.
+# So many sizes does a stretch have captures for that has none for a range of them: as often as
+# PyTorch traces a function anew.
 _SIZES = 8
 
-_Values: TypeAlias = Mapping[torch.fx.Node, Any]  # tensors, numbers, or several of them
+# So many sizes of a range are known in full: a call of one of them looks at each tensor only once.
+_DIRECT = 256
+
+_Values: TypeAlias = dict[torch.fx.Node, Any]  # tensors, numbers, or several of them
 
 
 class _Known(OperatorSupportBase):
@@ -132,20 +148,31 @@ class _Part(torch.nn.Module):
         self._computed = [node for node in bases if node.op != "placeholder"]
         self._views = {node: _View.of(node) for node in self._results}
         self._is_symbolic = any(_is_symbolic(node.meta["val"]) for node in self._inputs)
+        self._sizes = self._sizes_of_inputs() if self._is_symbolic else None
         self._calls_of: Counter[tuple[object, ...]] = Counter()
         self._captures: dict[tuple[object, ...], TinyJit[..., list[Tensor]]] = {}
-        self._direct: Direct | None = None
+        self._ranges: list[_Range] = []
+        self._direct: dict[tuple[int, ...], Direct] = {}  # by the values of the symbols
+
+    def _sizes_of_inputs(self) -> Sizes | None:
+        try:
+            return Sizes.of([node.meta["val"] for node in self._inputs])
+        except Unsupported as error:
+            note("symbolic sizes", f"captured for each size: {error}")
+            return None
 
     def forward(self, *inputs: object) -> object:
         """What the graph returns: computed by treadle, and moved by PyTorch."""
         tensors = [given for given in inputs if isinstance(given, torch.Tensor)]
-        results = None if self._direct is None else self._direct(tensors)
+        numbers = () if self._sizes is None else self._sizes.numbers(inputs)
+        direct = self._direct.get(numbers)
+        results = None if direct is None else direct(tensors)
+        if results is None and self._sizes is not None:
+            results = self._of_range(self._sizes, numbers, tensors)
+        if results is None and self._sizes is None:
+            results = self._of_sizes(tuple(map(_known, inputs)), tensors)
         if results is None:
-            known = tuple(map(_known, inputs))
-            captured = self._capture(known)
-            if captured is None:
-                return self._as_traced(*inputs)
-            results = self._results_of(captured, known, tensors)
+            return self._as_traced(*inputs)
         values = dict(zip(self._inputs, inputs, strict=True))
         values |= zip(self._computed, results, strict=True)
         look()  # PyTorch reads these without asking
@@ -160,18 +187,24 @@ class _Part(torch.nn.Module):
         shown = None if view is None else view.shown(values[view.base])
         return _moved(node, values) if shown is None else shown
 
-    def _results_of(
-        self, captured: TinyJit[..., list[Tensor]], known: Sequence[Layout | int],
-        tensors: Sequence[torch.Tensor],
-    ) -> list[torch.Tensor]:  # fmt: skip
-        """What the captured function makes of `tensors`; the next calls are direct, if they can."""
+    # -- a capture for the sizes of a call ------------------------------------------------------
+
+    def _of_sizes(
+        self, known: tuple[Layout | int, ...], tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor] | None:
+        """What the captured function makes of `tensors`; the next calls are direct, if they can.
+
+        None where these sizes have no capture, and may never come again.
+        """
+        captured = self._capture(known)
+        if captured is None:
+            return None
         wanted: list[torch.Tensor] = [node.meta["val"] for node in self._computed]
         layouts = [layout for layout in known if isinstance(layout, Layout)]
         given = [*map(taken, tensors, layouts)]
-        if not self._is_symbolic and self._direct is None:
-            self._direct = Direct(captured, tensors, given, wanted)
-        found, seen = captured(*given), set[int]()
-        return [handed_over(result, like, seen) for result, like in zip(found, wanted, strict=True)]
+        if not self._is_symbolic and not self._direct:
+            self._direct[()] = Direct(captured, tensors, given, wanted)
+        return _handed_over(captured(*given), wanted)
 
     def _capture(self, known: tuple[Layout | int, ...]) -> TinyJit[..., list[Tensor]] | None:
         """The capture for inputs of which so much is known; None where it may never come again."""
@@ -188,19 +221,180 @@ class _Part(torch.nn.Module):
     def _run(self, known: dict[torch.fx.Node, Layout | int], *inputs: Tensor) -> list[Tensor]:
         """The graph on tensors of treadle's, whose shapes are known."""
         given = iter(inputs)
-        values: dict[torch.fx.Node, Any] = {
+        values: _Values = {
             node: layout if isinstance(layout, int) else layout.view(next(given))
             for node, layout in known.items()
         }
+        return _realized(self._lazy(values, None))
+
+    # -- a capture for a range of sizes ---------------------------------------------------------
+
+    def _of_range(
+        self, sizes: Sizes, numbers: tuple[int, ...], tensors: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor] | None:
+        """The same of a capture for all sizes up to some; None where there is none as yet."""
+        if not all(tensor.numel() for tensor in tensors):
+            return None
+        layouts = [*map(Layout.of, tensors)]
+        orders = tuple((layout.order, layout.repeated) for layout in layouts)
+        found = next((one for one in self._ranges if one.serves(orders, numbers)), None)
+        if found is None:
+            caps = sizes.caps(numbers)
+            self._calls_of[orders, caps] += 1
+            if self._calls_of[orders, caps] == 1:
+                return None
+            found = _Range(orders, caps, TinyJit(functools.partial(self._run_range, orders)))
+        _, _, captured = found
+        bound = sizes.bound(numbers, found.caps)
+        wanted = self._wanted(dict(zip(sizes.symbols, numbers, strict=True)))
+        given = self._given(bound, tensors, layouts)
+        if found not in self._ranges:
+            if wanted is None or not self._fits(found, sizes, tensors, layouts):
+                self._sizes = None
+                return None
+            self._ranges.append(found)
+        assert wanted is not None  # what the sizes are does not change the order of axes
+        direct = Direct(captured, tensors, given, wanted, sizes.named(numbers))
+        if len(self._direct) >= _DIRECT:
+            self._direct.clear()
+        self._direct[numbers] = direct
+        results = direct(tensors)
+        if results is None:
+            results = _handed_over(captured(*given, *bound.values()), wanted)
+        return results
+
+    def _given(
+        self, bound: Mapping[sympy.Symbol, Size], tensors: Sequence[torch.Tensor],
+        layouts: Sequence[Layout],
+    ) -> list[Tensor]:  # fmt: skip
+        """The tensors with as many elements as their symbolic shapes say."""
+        examples = (node.meta["val"] for node in self._inputs if not _is_size(node))
+        shapes = [_shape(example, bound) for example in examples]
+        return [
+            taken_of_size(tensor, layout, layout.elements(shape))
+            for tensor, layout, shape in zip(tensors, layouts, shapes, strict=True)
+        ]
+
+    def _wanted(self, numbers: Mapping[sympy.Symbol, int]) -> list[torch.Tensor] | None:
+        """Tensors without memory like the results in a call of these sizes.
+
+        None where their axes lie in another order than in the traced call.
+        """
+        found = []
+        for node in self._computed:
+            like: torch.Tensor = node.meta["val"]
+            steps = [evaluated(expression(stride), numbers) for stride in like.stride()]
+            strides = cast("Sequence[int]", steps)
+            shape = cast("Sequence[int]", _shape(like, numbers))
+            made = torch.empty_strided(shape, strides, dtype=like.dtype, device="meta")
+            if not lies_alike(made, like):
+                return None
+            found.append(made)
+        return found
+
+    def _fits(
+        self, found: _Range, sizes: Sizes, tensors: Sequence[torch.Tensor],
+        layouts: Sequence[Layout],
+    ) -> bool:  # fmt: skip
+        """Whether the graph can be made with symbolic sizes; if not, the report says why."""
+        free = sizes.free(found.caps)
+        try:
+            given = self._given(free, tensors, layouts)
+            self._lazy_range(found.orders, given, [*free.values()])
+        except _Gap as gap:
+            note(str(gap.operator), f"captured for each size: {gap.__cause__}")
+            return False
+        return True
+
+    def _run_range(self, orders: _Orders, *inputs: Tensor | Node) -> list[Tensor]:
+        """The graph on tensors of treadle's, and the values of its symbols behind them.
+
+        The first call makes the graph of those that are captured, in which sizes have no values.
+        """
+        free, values = unbind([size for size in inputs if isinstance(size, Node)])
+        tensors = [tensor for tensor in inputs if isinstance(tensor, Tensor)]
+        if values:
+            nodes = unbind([tensor.node for tensor in tensors])[0]
+            tensors = [Tensor._of(node, "CPU") for node in nodes]
+        with binding(values):
+            found = _realized(self._lazy_range(orders, tensors, free))
+        for tensor in found if values else ():
+            [tensor.node] = bind([tensor.node], values)
+        return found
+
+    def _lazy_range(
+        self, orders: _Orders, tensors: Sequence[Tensor], sizes: Sequence[Node]
+    ) -> list[Tensor]:
+        assert self._sizes is not None
+        given, lies = iter(tensors), iter(orders)
+        symbols = dict(zip(self._sizes.symbols, sizes, strict=True))
+        values: _Values = {}
+        for node in self._inputs:
+            example = node.meta["val"]
+            if _is_size(node):
+                values[node] = evaluated(expression(example), symbols)
+            else:
+                values[node] = Layout(_shape(example, symbols), *next(lies)).view(next(given))
+        return self._lazy(values, symbols)
+
+    # -- what the graph means -------------------------------------------------------------------
+
+    def _lazy(self, values: _Values, symbols: Mapping[sympy.Symbol, Size] | None) -> list[Tensor]:
+        """The graph of what is computed. `symbols` are sizes; None where all are numbers."""
         for node in self._calls:
             args, kwargs = map_arg((node.args, node.kwargs), values.__getitem__)
             meaning: Any = MEANINGS.get(node.target, node.target)
-            values[node] = _of_dtype(meaning(*args, **kwargs), node.meta["val"])
-        found = [in_order(values[node], node.meta["val"]) for node in self._computed]
-        # A copy may be no more than the input itself, which is PyTorch's memory.
-        results = [t.clone() if t.is_realized else t for t in found]
-        Tensor.realize(*results)  # as one graph: what several are made of is computed once
-        return results
+            like = node.meta["val"]
+            if symbols is None:
+                values[node] = _like(meaning(*args, **kwargs), like, None)
+                continue
+            try:
+                values[node] = _like(meaning(*args, **kwargs), like, symbols)
+            except (TreadleError, ArithmeticError, AttributeError, TypeError, ValueError) as error:
+                raise _Gap(node.target) from error
+        return [in_order(values[node], node.meta["val"]) for node in self._computed]
+
+
+class _Gap(Exception):
+    """An operator that has no meaning with symbolic sizes."""
+
+    def __init__(self, operator: object) -> None:
+        super().__init__(operator)
+        self.operator = operator
+
+
+_Orders: TypeAlias = "tuple[tuple[tuple[int, ...] | None, tuple[int, ...]], ...]"
+
+
+class _Range(NamedTuple):
+    """A capture for inputs whose axes lie in these orders, of sizes up to `caps`."""
+
+    orders: _Orders
+    caps: tuple[int, ...]
+    captured: TinyJit[..., list[Tensor]]
+
+    def serves(self, orders: _Orders, numbers: Sequence[int]) -> bool:
+        return self.orders == orders and all(
+            number <= cap for number, cap in zip(numbers, self.caps, strict=True)
+        )
+
+
+def _realized(found: Sequence[Tensor]) -> list[Tensor]:
+    """The results of a captured function, in memory."""
+    # A copy may be no more than the input itself, which is PyTorch's memory.
+    results = [t.clone() if t.is_realized else t for t in found]
+    Tensor.realize(*results)  # as one graph: what several are made of is computed once
+    return results
+
+
+def _handed_over(found: Sequence[Tensor], wanted: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    seen = set[int]()
+    return [handed_over(result, like, seen) for result, like in zip(found, wanted, strict=True)]
+
+
+def _shape(like: torch.Tensor, symbols: Mapping[sympy.Symbol, Size]) -> tuple[Size, ...]:
+    """The shape of a traced tensor where its symbols are these."""
+    return tuple(evaluated(expression(size), symbols) for size in like.shape)
 
 
 def _base_of(node: torch.fx.Node) -> torch.fx.Node:
@@ -246,15 +440,20 @@ def _moved(node: torch.fx.Node, values: _Values) -> Any:
     if node in values:
         return values[node]
     args, kwargs = map_arg((node.args, node.kwargs), lambda source: _moved(source, values))
-    view: Any = node.target
-    return view(*args, **kwargs)
+    return cast("Callable[..., object]", node.target)(*args, **kwargs)
 
 
-def _of_dtype(value: Any, wanted: Any) -> Any:
-    """`value`, or each of several, in the dtype that PyTorch gives it."""
+def _like(value: Any, wanted: Any, symbols: Mapping[sympy.Symbol, Size] | None) -> Any:
+    """`value`, or each of several, in the dtype that PyTorch gives it.
+
+    With `symbols`, its sizes are written as PyTorch's are, so that equal ones are the same.
+    """
     if isinstance(value, (tuple, list)):
-        return tuple(map(_of_dtype, value, wanted))
-    return None if value is None else value.cast(_from_torch_dtype(wanted.dtype))
+        return tuple(_like(item, one, symbols) for item, one in zip(value, wanted, strict=False))
+    if value is None:
+        return None
+    found = value.cast(_from_torch_dtype(wanted.dtype))
+    return found if symbols is None else found.reshape(_shape(wanted, symbols))
 
 
 def _is_symbolic(value: object) -> bool:
@@ -274,7 +473,7 @@ def _compiled(graph: torch.fx.GraphModule, example_inputs: object) -> object:
     """A traced graph with each stretch that the table knows as a part of treadle's."""
     for node in graph.graph.nodes:
         is_operator = node.op == "call_function" and node.target is not operator.getitem
-        if is_operator and (why := _why_not(node)) is not None:
+        if is_operator and not _is_size(node) and (why := _why_not(node)) is not None:
             note(str(node.target), why)
     partitioner = CapabilityBasedPartitioner(graph, _Known(), allows_single_node_partition=True)
     fused = partitioner.partition_and_fuse()

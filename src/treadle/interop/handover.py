@@ -13,7 +13,8 @@ or out: to look at each costs far less than to make a Tensor of it.
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import torch
@@ -21,13 +22,15 @@ import torch
 from ..dtype import _from_torch_dtype
 from ..engine.arguments import memories_of
 from ..engine.devices import Device
-from ..engine.jit import TinyJit
+from ..engine.jit import NO_VALUES, TinyJit
 from ..engine.memory import Memory, adopt
 from ..engine.realized import is_backed, resolve
+from ..ir.shape import size_product
+from ..ir.symbolic import Size, bound_size
 from ..tensor import Tensor
 from ..tensor.inplace import over_memory
 
-__all__ = ["Direct", "Layout", "handed_over", "in_order", "taken"]
+__all__ = ["Direct", "Layout", "handed_over", "in_order", "lies_alike", "taken", "taken_of_size"]
 
 _kind_of = functools.cache(_from_torch_dtype)
 
@@ -39,7 +42,7 @@ class Layout(NamedTuple):
     `order` is None for a tensor that has gaps, or is in the order of its axes.
     """
 
-    shape: tuple[int, ...]
+    shape: tuple[Size, ...]
     order: tuple[int, ...] | None = None
     repeated: tuple[int, ...] = ()
 
@@ -56,6 +59,11 @@ class Layout(NamedTuple):
     def base(self, tensor: torch.Tensor) -> torch.Tensor:
         """What a tensor of this layout is a view of, in the order in which it lies in memory."""
         return tensor if self.order is None else _once(tensor, self.repeated).permute(self.order)
+
+    def elements(self, shape: Sequence[Size]) -> Size:
+        """How many elements a tensor of `shape` that lies like this one has in memory."""
+        order = range(len(shape)) if self.order is None else self.order
+        return size_product(1 if axis in self.repeated else shape[axis] for axis in order)
 
     def view(self, base: Tensor) -> Tensor:
         """The tensor of this layout whose elements are those of `base`, in that order."""
@@ -79,26 +87,44 @@ def taken(tensor: torch.Tensor, layout: Layout) -> Tensor:
     """
     tensor = layout.base(tensor)
     kind = _kind_of(tensor.dtype)
-    address, count = tensor.data_ptr(), tensor.numel()
-    if not count or not tensor.is_contiguous() or tensor.is_neg() or address % kind.itemsize:
+    if not tensor.numel() or not _is_plain(tensor, kind.itemsize):
         return Tensor.from_dlpack(tensor.detach().resolve_neg(), device="CPU")
+    return _over(tensor, (tensor.numel(),))
+
+
+def taken_of_size(tensor: torch.Tensor, layout: Layout, size: Size) -> Tensor:
+    """The same of a tensor that has elements, whose number is symbolic: a copy of what has gaps."""
+    tensor = layout.base(tensor)
+    if not _is_plain(tensor, _kind_of(tensor.dtype).itemsize):
+        tensor = tensor.detach().resolve_neg().clone(memory_format=torch.contiguous_format)
+    return _over(tensor, (size,))
+
+
+def _is_plain(tensor: torch.Tensor, itemsize: int) -> bool:
+    """Whether the elements lie side by side, as they are, where such elements may begin."""
+    return tensor.is_contiguous() and not tensor.is_neg() and tensor.data_ptr() % itemsize == 0
+
+
+def _over(tensor: torch.Tensor, shape: tuple[Size]) -> Tensor:
+    kind, count = _kind_of(tensor.dtype), tensor.numel()
     allocator = Device["CPU"].allocator
-    buffer = allocator.from_pointer(address, count * kind.itemsize, tensor)
-    node = adopt(Memory(buffer, kind, count, "CPU", is_exposed=True))
+    buffer = allocator.from_pointer(tensor.data_ptr(), count * kind.itemsize, tensor)
+    node = adopt(Memory(buffer, kind, count, "CPU", is_exposed=True), shape)
     return over_memory(Tensor._of(node, "CPU"))
 
 
 class Direct:
     """Replays of a captured function of `tensors`, whose results PyTorch makes as `wanted`.
 
-    `given` is what it was called with for these tensors.
+    `given` is what it was called with for these tensors, `values` are those of variables.
     """
 
     def __init__(
         self, captured: TinyJit[..., list[Tensor]], tensors: Sequence[torch.Tensor],
         given: Sequence[Tensor], wanted: Sequence[torch.Tensor],
+        values: Mapping[str, int] = NO_VALUES,
     ) -> None:  # fmt: skip
-        self._captured = captured
+        self._captured, self._values = captured, values
         self._given = [
             (t.shape, t.stride(), t.dtype, _kind_of(t.dtype).itemsize, _is_over(own, t))
             for t, own in zip(tensors, given, strict=True)
@@ -123,7 +149,7 @@ class Direct:
             addresses.append(address)
         made = [torch.empty_strided(size, d, dtype=kind) for size, d, _, kind in self._wanted]
         addresses += [tensor.data_ptr() for tensor in made]
-        if not self._captured.run_at(addresses):
+        if not self._captured.run_at(addresses, self._values):
             return None
         return [
             tensor if dense == strides else _with_strides(tensor, strides)
@@ -161,6 +187,11 @@ def in_order(result: Tensor, wanted: torch.Tensor) -> Tensor:
     return result.permute(_order(wanted)) if result.ndim > 1 else result
 
 
+def lies_alike(tensor: torch.Tensor, wanted: torch.Tensor) -> bool:
+    """Whether the axes of `tensor` have the order in memory that those of `wanted` have."""
+    return _order(tensor) == _order(wanted)
+
+
 def handed_over(result: Tensor, wanted: torch.Tensor, seen: set[int]) -> torch.Tensor:
     """What `in_order` gave as PyTorch expects it: its strides, and memory of its own."""
     order = _order(wanted)
@@ -187,8 +218,9 @@ def _strides(wanted: torch.Tensor, dense: tuple[int, ...]) -> tuple[int, ...]:
 def _shared(result: Tensor, dtype: torch.dtype) -> torch.Tensor:
     """The memory of a computed tensor."""
     node = resolve(result.node)
-    if not result.numel() or not is_backed(node):
+    shape = [bound_size(size) for size in node.shape]
+    if not math.prod(shape) or not is_backed(node):
         return torch.from_dlpack(result)
     (memory,) = memories_of(node)
     Device["CPU"].runtime.synchronize()
-    return torch.frombuffer(memory.buffer.view(), dtype=dtype, count=memory.size).view(node.shape)
+    return torch.frombuffer(memory.buffer.view(), dtype=dtype, count=memory.size).view(shape)

@@ -65,7 +65,7 @@ class BufferRef:
     """
 
     token: Token
-    size: int
+    size: Any  # a number, or a symbolic size
     device: str
     version: int = 0
     image: ImageDType | None = None

@@ -62,7 +62,8 @@ CHOICES: dict[str, Choice] = {
     **_stage(
         "optimize",
         float64_accumulation="The terms of a variance are computed and summed in float64.",
-        symbolic_grid="A loop around sizes that are known at launch is shared by workers.",
+        pad_loops="A loop whose size is known at launch gets the largest one, under a mask.",
+        trim_loops="A loop ends where launches know that its masks hide all that follows.",
         split_digits="A loop whose digits are used becomes two loops.",
         merged_loops="Neighbouring loops are one.",
         one_hot_gather="A sum of which all terms but one are 0 becomes a load.",

@@ -15,7 +15,6 @@ from .interval import Bounds, bounds
 from .node import Node, behind_after
 from .op import Op
 from .rules.index import linear_terms, sum_terms
-from .shape import size_max
 
 __all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside", "without_not"]
 
@@ -78,7 +77,8 @@ def stays_inside(index: Node, memory: Node, conditions: Iterable[Node]) -> bool:
     if memory.op not in (Op.PARAM, Op.LOCAL):
         return False
     low, high = bounds_where(index, conditions)
-    return low >= 0 and high < size_max(memory.arg.size)
+    size = memory.arg.size
+    return low >= 0 and isinstance(size, int) and high < size
 
 
 def _multiple(terms: dict[Node, int], sums: Sum) -> int:

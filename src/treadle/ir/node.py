@@ -25,7 +25,7 @@ from .graph import short, toposort
 from .interval import bounds
 from .op import ALU, COMMUTATIVE, COMPARE, Op
 from .remembered import Table
-from .shape import Shape, infer_shape
+from .shape import Shape, infer_shape, simple_size
 from .weak import Reference, inside
 
 __all__ = [
@@ -140,8 +140,8 @@ class Node:
 
     @staticmethod
     def range(size: int | Node, number: int, kind: RangeKind = "loop") -> Node:
-        """A loop index, 0 <= value < size."""
-        return Node(Op.RANGE, dtypes.index, (as_index(size),), RangeArg(number, kind))
+        """A loop index, 0 <= value < size. Sizes that are equal make the same loop."""
+        return Node(Op.RANGE, dtypes.index, (as_index(simple_size(size)),), RangeArg(number, kind))
 
     @staticmethod
     def sink(nodes: Iterable[Node]) -> Node:

@@ -7,7 +7,7 @@ are found here, when the node is made.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import ShapeError
@@ -18,6 +18,7 @@ from .op import ALU, SAME, Op
 
 __all__ = [
     "Shape",
+    "all_known",
     "infer_shape",
     "same_size",
     "simple_size",
@@ -36,6 +37,11 @@ _simplify: Callable[[Any], Any]
 def same_size(a: int | AnyNode, b: int | AnyNode) -> bool:
     """Whether two sizes are known to be equal."""
     return a is b or (isinstance(a, int) and isinstance(b, int) and a == b)
+
+
+def all_known(shape: Sequence[object]) -> bool:
+    """Whether all sizes are numbers, and none is symbolic."""
+    return all(isinstance(size, int) for size in shape)
 
 
 def simplify_sizes_by(simplify: Callable[[Any], Any]) -> None:

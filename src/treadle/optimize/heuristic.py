@@ -3,9 +3,10 @@
     optimize(ast, target)  ->  (ast with grid, unroll and vector loops, its Schedule)
     optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
 
-In this order: sums of one element become loads; neighbouring loops merge; chains of products get
-blocks of rows; reductions that read the same share a loop; long reductions with few results are cut
-into chunks that workers share, and long columns into parts; matmul-like nests get
+In this order: loops of sizes that launches decide get their largest size, under masks, and at last
+end early (symbolic_loops.py); sums of one element become loads; neighbouring loops merge; chains of
+products get blocks of rows; reductions that read the same share a loop; long reductions with few
+results are cut into chunks that workers share, and long columns into parts; matmul-like nests get
 register tiles and packed operands; every other nest gets its best contiguous loop as lanes, a few
 copies for instruction parallelism, and its outer loops as grid. Nothing here depends on the number
 of threads, so results do not either. Processors with workgroups have no chains, and go their own
@@ -19,7 +20,7 @@ import math
 from collections.abc import Iterator
 
 from ..ir.choices import choices_of, take
-from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
+from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
@@ -38,7 +39,7 @@ from .hoist_masks import HoistMasks
 from .interleave import interleave
 from .lane_scans import scan_along_row
 from .lane_width import lanes_of
-from .loop_digits import merge_all, split_digits
+from .loop_digits import merge_all, merge_symbolic, split_digits
 from .loop_moves import reorder, replace_loops
 from .matmul import tile_matmul
 from .moves import Moves, Schedule
@@ -52,6 +53,7 @@ from .remainders import CutOffRemainders
 from .row_pipelining import pipeline_rows
 from .row_scans import scan_rows
 from .split_concat import split_concat, split_concat_rows
+from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
 from .transposes import transpose
 from .two_level_argmax import two_level_argmax
@@ -87,6 +89,7 @@ def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tup
         moves = Moves(ast, target)
         moves.make(ComputeRows())
         _optimize(moves, target, parameters, keeps_rows=False)
+    moves.make(TrimLoops())
     return moves.root, moves.schedule()
 
 
@@ -118,12 +121,10 @@ def _output(moves: Moves) -> Nest:
 def _optimize(
     moves: Moves, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> None:
-    before = moves.root.toposort()
     moves.make(WidenSums())
-    if any(n.op is Op.RANGE and not has_fixed_size(n) for n in before):
-        _make_grids(moves)
-        return
-    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in before):
+    merge_symbolic(moves)
+    moves.make(PadLoops())
+    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in moves.root.toposort()):
         split_digits(moves)
     gather_one_hot(moves)
     moves.make(HoistMasks())
@@ -165,12 +166,6 @@ def _optimize(
 
 def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
     return nest.loops not in done and not nest.is_scheduled
-
-
-def _make_grids(moves: Moves) -> None:
-    """Sizes known at launch only: an outermost loop of fixed size becomes the grid."""
-    for nest in moves.nests():
-        _make_grid(moves, nest, nest.loops[:1])
 
 
 # -- long reductions ------------------------------------------------------------------------------
@@ -579,14 +574,3 @@ def _outer_as_grid(moves: Moves, split: Split) -> Split:
         else:
             loops.append(r)
     return Split(split.expr.substitute(mapping), tuple(loops), split.guard.substitute(mapping))
-
-
-def _make_grid(moves: Moves, nest: Nest, loops: tuple[Node, ...]) -> None:
-    splits = {}
-    sequential = sequential_loops(nest)
-    for r in loops:
-        if r in sequential or not has_fixed_size(r):
-            return
-        splits[r] = _whole_as_grid(moves, r)
-    if splits:
-        replace_loops(moves, splits, "symbolic_grid")

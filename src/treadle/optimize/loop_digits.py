@@ -7,18 +7,19 @@ merged_loops(r0, r1)     r0 * 8 + r1 is one loop, wherever that is what all acce
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.loops import TRUE, Split, closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms
+from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import bound_of, operands
 from .moves import Move, Moves
 from .nest import SHORT_STRIDE
 from .records import Loop
 
-__all__ = ["Merge", "SplitDigits", "merge_all", "split_digits"]
+__all__ = ["Merge", "SplitDigits", "merge_all", "merge_symbolic", "split_digits"]
 
 
 @dataclass(frozen=True)
@@ -76,22 +77,32 @@ class Merge(Move):
 
     def apply(self, moves: Moves) -> None:
         """They are digits of the new one."""
-        pair = moves.range_of(self.outer), moves.range_of(self.inner)
-        flat = moves.loop(loop_size(*pair))
-        moves.replace_loops(moves.flatten(pair, Split(flat, (flat,))))
+        outer, inner = moves.range_of(self.outer), moves.range_of(self.inner)
+        flat = moves.loop(simplify(bound_of(outer) * bound_of(inner)))
+        quotient = Split(simplify(flat // bound_of(inner)), (flat,))
+        moves.replace_loops({outer: quotient, inner: Split(simplify(flat % bound_of(inner)), ())})
 
 
 def merge_all(moves: Moves) -> None:
-    """Merge neighbouring loops wherever every access allows it."""
-    while (found := _mergeable(moves.root)) is not None:
+    """Merge neighbouring loops of fixed sizes wherever every access allows it."""
+    while (
+        found := _mergeable(moves.root, lambda *pair: all(map(has_fixed_size, pair)))
+    ) is not None:
         moves.make(found)
 
 
-def _mergeable(root: Node) -> Merge | None:
+def merge_symbolic(moves: Moves) -> None:
+    """Merge neighbours of which launches decide a size, wherever every access allows it."""
+    is_symbolic = lambda *pair: not all(map(has_fixed_size, pair))
+    while (found := _mergeable(moves.root, is_symbolic)) is not None:
+        moves.make(found)
+
+
+def _mergeable(root: Node, is_wanted: Callable[[Node, Node], bool]) -> Merge | None:
     uses, closed = _index_uses(root), _closed_lists(root)
     for loops in closed:
         for outer, inner in itertools.pairwise(loops):
-            if has_fixed_size(outer) and has_fixed_size(inner) and _merges(outer, inner, uses):
+            if is_wanted(outer, inner) and _merges(outer, inner, uses):
                 if all((outer in one) == (inner in one) for one in closed):
                     return Merge(Loop.of(outer), Loop.of(inner))
     return None
@@ -115,10 +126,10 @@ def _index_uses(root: Node) -> list[Node]:
 
 
 def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
-    size = loop_size(inner)
+    [(whole, size)] = linear_terms(simplify(outer * bound_of(inner)))[0].items()
     for index in uses:
         terms, _ = linear_terms(index)
-        step_out, step_in = terms.pop(outer, 0), terms.pop(inner, 0)
+        step_out, step_in = terms.pop(whole, 0), terms.pop(inner, 0)
         if step_out != step_in * size:
             return False
         for term in terms:

@@ -28,7 +28,7 @@ __all__ = [
 KINDS = ("loop", "grid", "local", "unroll", "vector", "subgroup")
 PLAIN = "split"  # what a loop becomes for no reason that has a name
 REASONS = (
-    "symbolic_grid", "texel_groups", "workgroup_elements", "workgroup_rows", "workgroup_counters",
+    "texel_groups", "workgroup_elements", "workgroup_rows", "workgroup_counters",
     "interleaved_results", "square_transpose", "scatter_strips", "parallel_scans", "lane_scan",
     "lane_results", "lane_reduction", "unrolled_reduction", "split_concat", "split_concat_rows",
     "dual_streams",

@@ -15,7 +15,7 @@ from ..dtype import dtypes
 from ..ir.args import WindowArg
 from ..ir.node import Node, as_index
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms, simplify
+from ..ir.rules.index import linear_terms, simplify, size_factors
 from ..ir.shape import Shape, same_size, size_product, strides_of
 from ..ir.views import operand, places_of
 
@@ -94,7 +94,7 @@ def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
 
 def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
     if any(not isinstance(size, int) for size in (*old[i:], *new[j:])):
-        return len(old), len(new)
+        return _next_symbolic_run(old, new, i, j)
     left, right, start = 1, 1, (i, j)
     while (i, j) == start or left != right:
         if i < len(old) and (left <= right or j >= len(new)):
@@ -110,6 +110,19 @@ def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
     if size_product(old[i:]) == 0 or size_product(new[j:]) == 0:
         return len(old), len(new)
     return i, j
+
+
+def _next_symbolic_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
+    """The end of the shortest runs that have as many elements whatever the symbolic sizes are."""
+    lefts, rights = (
+        [size_factors(as_index(size_product(left[:end]))) for end in range(1, len(left) + 1)]
+        for left in (old[i:], new[j:])
+    )
+    alike = [
+        (a + b, a, b) for a, x in enumerate(lefts, 1) for b, y in enumerate(rights, 1) if x == y
+    ]
+    _, a, b = min(alike, default=(0, len(old) - i, len(new) - j))
+    return i + a, j + b
 
 
 def _expand(view: Node, index: Index) -> tuple[Index, Node]:

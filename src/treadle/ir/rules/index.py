@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterable
 
 from ...dtype import dtypes
@@ -22,7 +23,8 @@ from ..rewrite import rewrite
 from ..rule import RuleSet, anything, constant, rule
 
 __all__ = [
-    "INDEX_RULES", "SIMPLER", "Terms", "linear_terms", "simplified_sum", "simplify", "sum_terms",
+    "INDEX_RULES", "SIMPLER", "Terms", "linear_terms", "simplified_sum", "simplify",
+    "size_factors", "sum_terms",
 ]  # fmt: skip
 
 Terms = dict[Node, int]
@@ -149,9 +151,13 @@ def _recombine(terms: Terms) -> bool:
 def _recombine_one(terms: Terms) -> bool:
     """Put one quotient and its remainder together in `terms`, if there are any."""
     for term, scale in terms.items():
-        if term.op is not Op.MOD or term.src[1].op is not Op.CONST:
+        if term.op is not Op.MOD:
             continue
-        merged = _partner(terms, term.src[0], term.src[1].arg, scale)
+        value, size = term.src
+        if size.op is Op.CONST:
+            merged = _partner(terms, value, size.arg, scale)
+        else:
+            merged = _symbolic_partner(terms, value, size, scale)
         if merged is not None:
             partner, whole = merged
             del terms[partner], terms[term]
@@ -181,8 +187,120 @@ def _partner(terms: Terms, value: Node, size: int, scale: int) -> tuple[Node, No
     return None
 
 
+def _symbolic_partner(
+    terms: Terms, value: Node, size: Node, scale: int
+) -> tuple[Node, Node] | None:
+    quotient = simplify(Node(Op.IDIV, dtypes.index, (value, size)))
+    factor, factors = size_factors(Node(Op.MUL, dtypes.index, (quotient, size)))
+    other = _product(factors)
+    return (other, value) if terms.get(other) == scale * factor else None
+
+
 def _divided(value: Node, size: int) -> Node:
     return simplify(Node(Op.IDIV, dtypes.index, (value, Node.index(size))))
+
+
+# -- products of sizes that are no numbers --------------------------------------------------------
+
+
+def size_factors(node: Node) -> tuple[int, Counter[Node]]:
+    """`node` as a number times other factors, each as often as it is one."""
+    number, factors, stack = 1, Counter[Node](), [node]
+    while stack:
+        item = stack.pop()
+        if item.op is Op.MUL:
+            stack.extend(item.src)
+        elif item.op is Op.CONST:
+            number *= item.arg
+        else:
+            factors[item] += 1
+    return number, factors
+
+
+def _product(factors: Counter[Node]) -> Node:
+    """The one Node of such a product: its factors in a fixed order."""
+    first, *others = sorted(factors.elements(), key=functools.cmp_to_key(_compare))
+    return functools.reduce(lambda x, y: Node(Op.MUL, dtypes.index, (x, y)), others, first)
+
+
+def _canonical_product(x: Node, y: Node) -> Node | None:
+    """A product of several factors that are no numbers, the number last."""
+    if y.op is Op.CONST:
+        return None
+    number, factors = size_factors(Node(Op.MUL, dtypes.index, (x, y)))
+    if not factors:
+        return None
+    return _product(factors) if number == 1 else _product(factors) * number
+
+
+def _divide_by_size(x: Node, y: Node) -> Node | None:
+    found = _quotient_and_rest(x, y)
+    return None if found is None else found[0]
+
+
+def _remainder_by_size(x: Node, y: Node) -> Node | None:
+    found = _quotient_and_rest(x, y)
+    return None if found is None else found[1]
+
+
+def _quotient_and_rest(x: Node, size: Node) -> tuple[Node, Node] | None:
+    """(a, b) with x = a * size + b and 0 <= b < size; None where that is not seen.
+
+    The terms of `x` that hold all factors of `size` divide evenly.
+    """
+    if size.op is Op.CONST:
+        return None
+    number, factors = size_factors(size)
+    if number <= 0:
+        return None
+    terms, rest = linear_terms(x)
+    low: Terms = {}
+    high, evenly = Counter[Node](), 0
+    for term, coefficient in terms.items():
+        mine = size_factors(term)[1]
+        if coefficient % number or not factors <= mine:
+            low[term] = coefficient
+        elif left := mine - factors:
+            high[_product(left)] += coefficient // number
+        else:
+            evenly += coefficient // number
+    remainder = sum_terms(low, rest)
+    if bounds(remainder)[0] < 0 or not _is_below(low, rest, size):
+        return None
+    return sum_terms(high, evenly), remainder
+
+
+def _is_below(terms: Terms, rest: int, size: Node) -> bool:
+    """Whether such a sum is below `size` wherever its loops are: i * n + j below m * n."""
+    difference, left = linear_terms(size)
+    left -= rest
+    for term, coefficient in terms.items():
+        for part, factor in _most(term, coefficient).items():
+            if math.isinf(factor):
+                return False
+            if part.op is Op.CONST:
+                left -= factor * part.arg
+            else:
+                difference[part] = difference.get(part, 0) - factor
+    return bounds(sum_terms(difference, left))[0] > 0
+
+
+def _most(term: Node, coefficient: int) -> Terms:
+    """What coefficient * term is at most, as a sum: a loop's last step is below its size."""
+    factors = size_factors(term)[1]
+    loops = [f for f in factors if f.op is Op.RANGE and f.src[0].op is not Op.CONST]
+    others = factors - Counter(loops)
+    if coefficient < 0 or len(loops) != 1 or any(bounds(f)[0] < 0 for f in others):
+        least, most = bounds(term)
+        return {Node.index(1): coefficient * (most if coefficient > 0 else least)}
+    scale = _product(others) if others else Node.index(1)
+    sizes, one = linear_terms(loops[0].src[0])
+    found: Terms = {}
+    for part, factor in (*sizes.items(), (Node.index(1), one - 1)):
+        number, all_factors = size_factors(Node(Op.MUL, dtypes.index, (part, scale)))
+        whole = _product(all_factors) if all_factors else Node.index(1)
+        found[whole] = found.get(whole, 0) + coefficient * factor * number
+    return found
 
 
 # -- division, remainder, comparison -------------------------------------------------------------
@@ -303,6 +421,7 @@ INDEX_RULES = RuleSet(
         rule("sum", _x + _y, _canonical_sum),
         rule("mul-mul", (_x * _c) * _d, _x * (_c * _d)),
         rule("mul-sum", _x * _c, _distribute),
+        rule("mul-product", _x * _y, _canonical_product),
         # division and remainder by a positive constant
         rule("div-div", (_x // _c) // _d, _x // (_c * _d), when=(_c > 0) & (_d > 0)),
         rule("div", _x // _c, _divide),
@@ -310,6 +429,9 @@ INDEX_RULES = RuleSet(
         rule("mod", _x % _c, _remainder),
         rule("div-by-one-step", _x // _y, Node.index(0), when=(_x >= 0) & (_x < _y)),
         rule("mod-small", _x % _y, _x, when=(_x >= 0) & (_x < _y)),
+        # and by a size that is no number
+        rule("div-size", _x // _y, _divide_by_size),
+        rule("mod-size", _x % _y, _remainder_by_size),
         # comparison
         rule("less-than-constant", _x < _c, _below),
         rule("less-than", _x < _y, _less),
