@@ -83,6 +83,8 @@ def _stays_among(factor: Node, conditions: list[Node]) -> bool:
     """Whether all that is read for a factor lies among what is read where `conditions` hold."""
     for node in factor.toposort():
         if conditions and node.op is Op.LOAD:
+            if any(map(_is_symbolic, conditions)):
+                return False  # what lies where they do not hold, launches decide
             load = Load.of(node)
             low, high = bounds_where(load.index, (*parts(load.gate), *conditions))
             first, last = bounds_where(load.index, parts(load.gate))
@@ -118,10 +120,16 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
     near = [gate for gate in gates if gate in own or free[gate] <= free[load.index]]
     low, high = bounds_where(load.index, gates)
     for kept in own, near:
+        if any(_is_symbolic(gate) for gate in near if gate not in kept):
+            continue  # what lies where it does not hold, launches decide
         first, last = bounds_where(load.index, kept)
         if low <= first and last <= high:
             return load._replace(gate=all_of(kept)).node()
     return one
+
+
+def _is_symbolic(condition: Node) -> bool:
+    return any(node.op is Op.VARIABLE for node in condition.toposort())
 
 
 def _is_zero_elsewhere(node: Node) -> bool:
