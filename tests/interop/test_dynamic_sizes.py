@@ -20,12 +20,14 @@ SIZES = (5, 7, 12, 2, 33, 64, 3, 17, 48, 63)
 
 @pytest.fixture
 def dynamic(monkeypatch):
-    """`torch.compile` with symbolic sizes, by the backend itself."""
+    """`torch.compile` with symbolic sizes, by the backend itself, over ranges up to 64."""
+    from treadle.interop import symbolic_sizes
     from treadle.interop.dynamo import compile_graph
 
     torch._dynamo.reset()
     torch.manual_seed(0)
     monkeypatch.setattr(left_to_pytorch, "_left", Counter())
+    monkeypatch.setattr(symbolic_sizes, "LEAST_CAP", 64)
     return lambda function: torch.compile(function, backend=compile_graph, dynamic=True)
 
 
@@ -138,6 +140,23 @@ def test_a_size_beyond_the_range_begins_a_new_one_when_it_comes_again(dynamic):
     with torch.no_grad():
         for size, wanted in expected.items():
             x = torch.randn(size, 8)
+            found, graphs, kernels = scheduled(lambda x=x: fast(x))
+            torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
+            assert (graphs, min(kernels, 1)) == wanted, size
+
+
+def test_the_first_ranges_are_short(dynamic, monkeypatch):
+    from treadle.interop import symbolic_sizes
+
+    monkeypatch.undo()
+    assert symbolic_sizes.LEAST_CAP == 8
+    torch._dynamo.reset()
+    model = nn.Sequential(nn.Linear(9, 24), nn.ReLU(), nn.Linear(24, 3))  # no other test's graph
+    fast = dynamic(model)
+    expected = {5: (0, 0), 3: (1, 1), 8: (0, 1), 9: (0, 0), 16: (1, 1), 12: (0, 1), 2: (0, 1)}
+    with torch.no_grad():
+        for size, wanted in expected.items():
+            x = torch.randn(size, 9)
             found, graphs, kernels = scheduled(lambda x=x: fast(x))
             torch.testing.assert_close(found, model(x), rtol=1e-4, atol=1e-5)
             assert (graphs, min(kernels, 1)) == wanted, size

@@ -25,7 +25,7 @@ __all__ = ["Sizes", "Unsupported", "evaluated", "expression"]
 
 Extent: TypeAlias = "int | torch.SymInt"
 
-LEAST_CAP = 64  # up to which the first capture goes at least
+LEAST_CAP = 8  # up to which the first capture goes at least; what a graph keeps has room for that
 
 
 class Unsupported(ValueError):
