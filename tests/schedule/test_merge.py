@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from treadle import GlobalCounters, Tensor, TinyJit, dtypes, nn
+from treadle import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn
 from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
 from treadle.engine.programs import Programs
@@ -217,12 +217,14 @@ def test_merged_updates_are_the_same_bit_for_bit(monkeypatch, device, dtype, siz
         assert counted(m, v, p) == expected
         return [t.float().numpy() for t in (m, v, p)]
 
-    expected = 1
-    merged = updated()
-    apart(monkeypatch)
-    expected = 3
-    for ours, other in zip(merged, updated(), strict=True):
-        np.testing.assert_array_equal(ours, other)
+    # Which products of a C statement fuse with additions is clang's to choose, kernel by kernel.
+    with Context(REPRODUCIBLE=int("CLANG" in device)):
+        expected = 1
+        merged = updated()
+        apart(monkeypatch)
+        expected = 3
+        for ours, other in zip(merged, updated(), strict=True):
+            np.testing.assert_array_equal(ours, other)
 
 
 def test_elements_of_different_widths_in_one_kernel(device):
