@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.conditions import all_of, bounds_where, parts
+from ..ir.conditions import all_of, bounds_where, parts, stays_inside
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
@@ -123,7 +123,7 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
         if any(_is_symbolic(gate) for gate in near if gate not in kept):
             continue  # what lies where it does not hold, launches decide
         first, last = bounds_where(load.index, kept)
-        if low <= first and last <= high:
+        if low <= first and last <= high and stays_inside(load.index, load.memory, kept):
             return load._replace(gate=all_of(kept)).node()
     return one
 
