@@ -8,7 +8,7 @@ import operator
 import numpy as np
 import pytest
 
-from treadle import Tensor, dtypes, vmap
+from treadle import Device, Tensor, dtypes, vmap
 from treadle.dtype import _to_np_dtype
 from treadle.errors import DeviceError, DTypeError, ShapeError
 
@@ -255,6 +255,8 @@ def test_comparison_with_something_else_is_not_an_error():
 
 
 def test_ten_thousand_operations_in_a_row_work(device):
+    if Device.canonicalize(device).startswith("AMD"):
+        pytest.skip("LLVM's backend for AMD takes ten minutes for a block of so many instructions")
     x = Tensor([0.0], device=device, requires_grad=True)
     y = x
     for _ in range(10_000):
