@@ -1,7 +1,9 @@
-"""Masks around a product, moved onto one of its factors.
+"""Masks around a product, moved onto its factors.
 
     WHERE(c, a * b, 0)                    ->  (a where c) * b
-    LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)    b is readable everywhere
+    LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)
+
+Both where c keeps b to a part of its memory, as what lies beside that may be infinite.
 
 So that the product stands on top, and its factors depend on as few loops as they can. Where a
 condition is about places, a masked factor is padding with zeros: where the other is infinite, the
@@ -28,7 +30,7 @@ __all__ = ["HoistMasks", "hoist_masks", "masked"]
 
 @dataclass(frozen=True)
 class HoistMasks(Move):
-    """The masks of products under sums move onto one factor each."""
+    """The masks of products under sums move onto their factors."""
 
     word = "hoist_masks"
 
@@ -37,7 +39,7 @@ class HoistMasks(Move):
 
 
 def hoist_masks(root: Node) -> Node:
-    """`root` with the masks of products under sums on one factor each."""
+    """`root` with the masks of products under sums on their factors."""
     mapping = {}
     for node in root.toposort():
         if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
