@@ -182,12 +182,14 @@ def test_a_warp_that_waits_where_others_never_arrive_is_a_deadlock(with_exec):
 
 
 def test_warps_that_have_left_are_not_waited_for(toy):
-    """The second warp leaves at once; the first waits for whoever is there."""
+    """The second warp leaves at once; the first waits for whoever is there, and goes on."""
     width = toy.width
     program = [
-        ("id", "a"), ("const", "b", width), ("less", "d", "a", "b"), ("if", "d", [("barrier",)]),
+        ("id", "a"), ("const", "b", width), ("less", "d", "a", "b"), ("const", "j", 7),
+        ("if", "d", [("barrier",), ("add", "j", "j", "a")]),
     ]  # fmt: skip
-    toy.run(program, 2 * width)
+    found = toy.results(program, 2 * width)
+    np.testing.assert_array_equal(found, np.r_[7 + np.arange(width), np.full(width, 7)])
 
 
 def test_warps_at_different_barriers_are_a_deadlock(toy):
