@@ -7,6 +7,7 @@ import pytest
 
 from treadle import GlobalCounters, Tensor, TinyJit, nn
 from treadle.bench.cold_start.programs import PROGRAMS
+from treadle.engine import memory, steps
 from treadle.engine.storages import capturing, first_call
 
 
@@ -166,3 +167,20 @@ def test_a_first_call_is_one_of_its_thread_alone():
     thread.join()
     assert seen == [[6.0]]
     assert not capturing.is_repeated
+
+
+@pytest.mark.parametrize("optimiser", [nn.optim.SGD, nn.optim.AdamW])
+def test_no_call_copies_parameters(optimiser, monkeypatch):
+    """Nobody can read their old values: not the loss, whose gradients end with the step."""
+    sizes = []
+    original = memory.transfer
+
+    def transfer(source, target):
+        sizes.append(source.size)
+        original(source, target)
+
+    monkeypatch.setattr(steps, "transfer", transfer)
+    run = training("CPU", optimiser, clip=False, realized=True)
+    for _ in range(4):
+        run()
+    assert [size for size in sizes if size > 3] == []  # 3: a random counter

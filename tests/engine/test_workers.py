@@ -13,9 +13,7 @@ import pytest
 
 from treadle import Context, GlobalCounters, Tensor
 from treadle.engine import child, kernels, pipeline, workers
-from treadle.engine.cache import CompileCache
 from treadle.engine.devices import Device
-from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Translator
 from treadle.errors import InternalError
@@ -41,22 +39,11 @@ def jobs():
     return Translator.of(Device["CPU"]), found
 
 
-@pytest.fixture
-def nothing_compiled(monkeypatch, tmp_path):
-    cache = CompileCache(tmp_path)
-    for module in (kernels, pipeline):
-        monkeypatch.setattr(module, "compile_cache", lambda: cache)
-    monkeypatch.setattr(kernels, "_kernels", {})
-    monkeypatch.setattr(pipeline, "_programs", Programs())
-    GlobalCounters.reset()
-    return cache
-
-
 def share(jobs, here, count):
     """What as many workers make of the jobs beside this process."""
     translator, all_jobs = jobs
     with workers.Workers(translator, count) as started:
-        return started.share(all_jobs, here)
+        return started.give(all_jobs).finish(here)
 
 
 class Patient:
@@ -104,7 +91,7 @@ def test_long_kernels_are_begun_first_on_both_sides(jobs):
     made = {key: replace(all_jobs[key], text="x" * length) for key, length in lengths.items()}
     started = workers.Workers(translator, 0)
     begun = []
-    started.share(made, lambda key: begun.append(lengths[key]))
+    started.give(made).finish(lambda key: begun.append(lengths[key]))
     assert sorted(begun) == sorted(lengths.values())
     half = -(-COUNT // 2)
     assert begun[:half] == sorted(begun[:half], reverse=True)

@@ -11,7 +11,7 @@ memory than the old version itself, or is more work than this graph, the old ver
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
 from ..ir.args import ConstantName, Placeholder
@@ -21,13 +21,13 @@ from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
 from ..ir.views import Assign, behind_reshape, operand
 from .memory import Memory, adopt, buffers_of, memory_of, new_memory
-from .realized import current, holders, is_backed, is_known, remember, resolve
+from .realized import current, forget, holders, is_backed, is_known, remember, resolve
 from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
 
 __all__ = [
     "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
-    "remember_all", "standing_for", "still_read",
+    "remember_all", "revoking", "standing_for", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
@@ -45,6 +45,20 @@ def commit(effects: list[Node]) -> None:
         if ref.token.memory.version != new.version:  # else an interrupted commit goes on
             memory_of(ref).version = new.version
         remember_all(effect, Node(Op.BUFFER, effect.dtype, (), new))
+
+
+def revoking(effects: list[Node]) -> Callable[[], None]:
+    """What undoes `commit(effects)`, for memory that has not been overwritten after all."""
+    names = [name for effect in effects for name in _names_of(effect)]
+
+    def revoke() -> None:
+        for name in names:
+            forget(name)
+        for effect in effects:
+            ref = stored_below(effect).arg
+            ref.token.memory.version = ref.version
+
+    return revoke
 
 
 def _depth(effect: Node) -> int:
@@ -146,9 +160,9 @@ def _read_by_gradients(effects: list[Node]) -> set[Node]:
         read.update(values[node.op is Op.AFTER :])  # what is overwritten is not read for that
         todo += (new := set(values) - seen)
         seen |= new
-    found = {n for n in read if n.op not in (Op.AFTER, Op.BUFFER) or not _is_of_leaf(n)}
-    now = {resolve(n) for n in found}
-    return found.union(now, *(buffers_of(node) for node in now if is_backed(node)))
+    now = {resolve(n) for n in read}
+    found = read.union(now, *(buffers_of(node) for node in now if is_backed(node)))
+    return {n for n in found if n.op not in (Op.AFTER, Op.BUFFER) or not _is_of_leaf(n)}
 
 
 def _is_of_leaf(base: Node) -> bool:
@@ -217,7 +231,8 @@ def keep_old_versions(effects: list[Node], stored: set[Node]) -> None:
     """
     if not effects:
         return
-    reachable = _reachable(stored.union(effects)) | _read_by_gradients(effects)
+    stop = stored.union(*map(_names_of, effects))
+    reachable = _reachable(stop) | _read_by_gradients(effects)
     bases = {base for base in _overwritten(effects) if base.op is Op.BUFFER}
     for memory, names in names_of(bases, reachable).items():
         for is_told, same in _told_and_others(names):

@@ -129,12 +129,12 @@ def _compute_what_was_before(nodes: Sequence[Node]) -> None:
     first = first_call.value
     if first is not None and (pending := made_around(first.outside, nodes)):
         with first_call.of(None), capturing.suspended():
-            realize(pending)
+            realize(pending, may_wait=True)
     if not isinstance(capture := capturing.active, Capture):
         return
     if pending := made_before(capture, nodes):
         with capture.suspended():
-            realize(pending)
+            realize(pending, may_wait=True)
     note_names(capture, nodes)
 
 

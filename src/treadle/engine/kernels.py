@@ -1,8 +1,9 @@
 """Kernels to loaded code: remembered in this process and on disk, by the text of their ASTs.
 
-    compiled(steps, opened)  ->  a CompiledKernel for each Kernel
+    finish = compiling(steps, opened, workers)      what is missing is given to the workers
+    finish()  ->  a CompiledKernel for each Kernel
 
-What is missing is translated, by processes beside this one too where it is much.
+Where much is missing, processes beside this one translate it, too.
 """
 
 from __future__ import annotations
@@ -11,8 +12,7 @@ import contextlib
 import json
 import time
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ..config import settings
@@ -39,9 +39,9 @@ from .report import report_search
 from .search import best_schedule
 from .translation import Job, Translator
 from .work import work_of
-from .workers import LEAST_JOBS, Workers, how_many
+from .workers import LEAST_JOBS, Batch, Workers, how_many
 
-__all__ = ["compiled", "known_kernel", "workers_for"]
+__all__ = ["compiling", "known_kernel", "workers_for"]
 
 # A training step has about so many nodes for each kernel that is not like another one.
 NODES_OF_KERNEL = 100
@@ -52,19 +52,41 @@ _kernels: weakref.WeakValueDictionary[tuple[str, str], CompiledKernel] = (
 )
 
 
-def workers_for(nodes: int, opened: Opened) -> AbstractContextManager[Workers | None]:
+# The workers of programs that are being made, by a thread that holds the lock of pipeline.py.
+_started: list[Workers] = []
+
+
+@contextlib.contextmanager
+def workers_for(nodes: int, opened: Opened) -> Iterator[Workers | None]:
     """A block that makes a program of so many nodes: processes start at once that will compile.
 
-    None where it is hardly worth that, which `compiled` knows when it has counted.
+    None where it is hardly worth that. Those of a program that is being made serve this one, too.
     """
     count = _processes(nodes // NODES_OF_KERNEL, opened)
-    return Workers(Translator.of(opened), count) if count else contextlib.nullcontext()
+    translator = Translator.of(opened)
+    for workers in _started:
+        if workers.translator == translator:
+            workers.at_least(count)
+            yield workers
+            return
+    if not count:
+        yield None
+        return
+    with Workers(translator, count) as workers:
+        _started.append(workers)
+        try:
+            yield workers
+        finally:
+            _started.remove(workers)
 
 
-def compiled(
+def compiling(
     steps: Sequence[Kernel], opened: Opened, workers: Workers | None = None
-) -> list[CompiledKernel]:
-    """Loaded code for each of `steps`. Errors name the user's lines that the kernel comes from."""
+) -> Callable[[], list[CompiledKernel]]:
+    """Begin to compile `steps`. What it returns gives loaded code for each, once it is there.
+
+    Errors name the user's lines that the kernel comes from.
+    """
     texts = [render(step.ast) for step in steps]
     keys = [_key(text, opened) for text in texts]
     found: dict[str, CompiledKernel] = {}
@@ -78,16 +100,41 @@ def compiled(
             missing[key] = step, _job(key, step, text)
         else:
             found[key] = known
-    found |= _compiled(missing, opened, workers)
-    return [found[key] for key in keys]
+    finish = _compiling(missing, opened, workers)
+
+    def finished() -> list[CompiledKernel]:
+        made = found | finish()
+        return [made[key] for key in keys]
+
+    return finished
+
+
+def _compiling(
+    missing: Mapping[str, tuple[Kernel, Job]], opened: Opened, workers: Workers | None
+) -> Callable[[], dict[str, CompiledKernel]]:
+    """Begin to compile kernels that there is no code of yet."""
+    alike = {} if settings.BEAM or settings.DEBUG >= 4 else _alike(missing, opened)
+    jobs = {key: job for key, (_, job) in missing.items() if key not in alike}
+    processes = _processes(len(jobs), opened)
+    batch = workers.give(jobs) if workers is not None and jobs else None
+
+    def finish() -> dict[str, CompiledKernel]:
+        if batch is not None or not processes:
+            return _compiled(missing, alike, jobs, opened, batch)
+        with Workers(Translator.of(opened), processes) as started:
+            return _compiled(missing, alike, jobs, opened, started.give(jobs))
+
+    return finish
 
 
 def _compiled(
-    missing: Mapping[str, tuple[Kernel, Job]], opened: Opened, workers: Workers | None
+    missing: Mapping[str, tuple[Kernel, Job]],
+    alike: Mapping[str, _Alike],
+    jobs: Mapping[str, Job],
+    opened: Opened,
+    batch: Batch | None,
 ) -> dict[str, CompiledKernel]:
-    """Loaded code of kernels that there is none of yet. What is done is kept if another fails."""
-    alike = {} if settings.BEAM or settings.DEBUG >= 4 else _alike(missing, opened)
-    jobs = {key: job for key, (_, job) in missing.items() if key not in alike}
+    """Loaded code of kernels. What is done is kept if another fails."""
     made: dict[str, Made] = {}
     found: dict[str, CompiledKernel] = {}
 
@@ -105,15 +152,10 @@ def _compiled(
         GlobalCounters.compile_count += 1
         keep(key, new)
 
-    processes = _processes(len(jobs), opened)
-    if processes:
-        with contextlib.ExitStack() as block:
-            if workers is None:
-                workers = block.enter_context(Workers(Translator.of(opened), processes))
-            shared = workers.share(jobs, compile_here)
-        GlobalCounters.compile_count += len(shared)
-        for key, result in shared.items():
-            keep(key, Made(*result))
+    shared = {} if batch is None else batch.finish(compile_here)
+    GlobalCounters.compile_count += len(shared)
+    for key, result in shared.items():
+        keep(key, Made(*result))
     for key in jobs:
         if key not in made:
             compile_here(key)

@@ -79,6 +79,36 @@ class Memory:
     made: int = field(default_factory=_moments.__next__)
     # as the host sees them in place
     _elements: np.ndarray | None = field(default=None, init=False, repr=False)
+    # what gives it the buffer that it does not have at present
+    _wait: Callable[[], None] | None = field(default=None, init=False, repr=False)
+
+    def copy(self) -> Memory:
+        """The same buffer, as other memory."""
+        return replace(self)
+
+    def wait_for(self, compute: Callable[[], None]) -> None:
+        """It has no buffer until `compute`, which whoever asks for it first calls, gives it one."""
+        self._wait, self._elements = compute, None
+        del self.buffer
+
+    def __getattr__(self, name: str) -> Any:  # of what is not set: of a buffer that is waited for
+        if name != "buffer":
+            raise AttributeError(f"'Memory' object has no attribute '{name}'")
+        if (wait := self._wait) is not None:
+            wait()
+        try:
+            return object.__getattribute__(self, name)
+        except AttributeError:
+            message = "[realize] memory was asked for that could not be computed"
+            raise InternalError(message) from None
+
+    def computed(self, buffer: object) -> None:
+        """What it was waiting for is over."""
+        self.buffer, self._wait = buffer, None
+
+    def fail(self) -> None:
+        """It could not be computed: nodes that have been in this memory are graphs again."""
+        self.version, self._wait = -1, None
 
     def written(self) -> None:
         """Told before all elements, or some, are assigned to."""

@@ -1,6 +1,7 @@
 """Graphs to programs: the only place that knows the order of the stages.
 
-    program_of([(node, "CPU")])  ->  Program, compiled, for any buffers of the same shapes
+    program_of([node], "CPU")  ->  Program, compiled, for any buffers of the same shapes
+    begin_program([node], "CPU")  ->  the same, whose kernels are compiled once it is `finished`
 
 Scheduling is remembered in this process, by the shape of a graph, and on disk: which kernels a
 graph's Program is made of. kernels.py does the same for each kernel's machine code. The same graph
@@ -10,10 +11,11 @@ not run for long, reading files.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import threading
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..config import settings
@@ -37,7 +39,7 @@ from .bindings import with_bindings
 from .cache import compile_cache
 from .counters import GlobalCounters
 from .devices import Device
-from .kernels import compiled, known_kernel, workers_for
+from .kernels import compiling, known_kernel, workers_for
 from .loading import digest
 from .memory import memory_of
 from .prepacked import expects_replays, lasts
@@ -45,7 +47,7 @@ from .program import Place, Program, loaded, saved
 from .programs import Programs
 from .provenance import places_of
 
-__all__ = ["program_of"]
+__all__ = ["Begun", "begin_program", "program_of"]
 
 _programs = Programs()
 _lock = fork_safe(threading.RLock(), 3)
@@ -55,16 +57,61 @@ def program_of(
     roots: Sequence[Node], device: str
 ) -> tuple[Program, list[BufferRef], dict[str, int]]:
     """The Program for `roots` on `device`, the buffers and the variables' values to run it with."""
+    begun = begin_program(roots, device)
+    begun.finish()
+    return begun.program, begun.inputs, begun.values
+
+
+@dataclass(eq=False)
+class Begun:
+    """A Program with the buffers and the variables' values to run it with.
+
+    Until it is finished it only says what it will give: its `outputs` and `roots`.
+    """
+
+    program: Program
+    inputs: list[BufferRef]
+    values: dict[str, int]
+    _compile: Callable[[], None] | None = None
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it can run."""
+        return self._compile is None
+
+    def finish(self) -> None:
+        """Wait until it can run. What fails to compile raises, and does so again."""
+        with _lock:
+            if self._compile is not None:
+                self._compile()
+                self._compile = None
+
+
+def begin_program(roots: Sequence[Node], device: str) -> Begun:
+    """The Program for `roots` on `device`, whose kernels may still be compiled by processes."""
     program, inputs, key = _known(roots, device)
     if program is not None:  # and so there is no BIND in the graph
-        return program, inputs, with_bindings({})
+        return Begun(program, inputs, with_bindings({}))
     roots, values = unbind(roots)
+    values = with_bindings(values)
     with _lock:
         program, inputs, key = _known(roots, device)
-        if program is None:
-            program = _saved_or_built(roots, device, inputs, key)
+        if program is not None:
+            return Begun(program, inputs, values)
+        name = _name_on_disk(roots, device, key)
+        found = _from_disk(name, device)
+        if found is not None:
+            _programs.put(key, found)
+            return Begun(found, inputs, values)
+        program, build = _begin(roots, device, inputs)
+
+        def finish() -> None:
+            build()
             _programs.put(key, program)
-    return program, inputs, with_bindings(values)
+            if name and (data := saved(program)) is not None:
+                compile_cache().put(name, data)
+
+        return Begun(program, inputs, values, finish)
 
 
 Key: TypeAlias = tuple[object, ...]  # of a graph: nested tuples without identities
@@ -128,22 +175,21 @@ def _without_memory(steps: list[Kernel]) -> list[Kernel]:
     ]
 
 
-def _saved_or_built(
-    roots: Sequence[Node], device: str, inputs: list[BufferRef], key: Key
-) -> Program:
-    """The Program from the disk if it and all of its kernels are there, else a new one."""
-    opened = Device[device]
+def _name_on_disk(roots: Sequence[Node], device: str, key: Key) -> str | None:
+    """Where the Program of a graph is kept on disk, if it is."""
     if settings.CHECK_KERNELS or any(_is_symbolic(node) for node in toposort(roots)):
-        return _build(roots, device, inputs)
-    name = "program:" + digest(opened, str(opened.target.max_image), _text(key[1:]))
-    entry = compile_cache().get(name)
-    found = entry and loaded(entry, device, lambda key, reason: known_kernel(key, reason, opened))
-    if found:
-        return found
-    program = _build(roots, device, inputs)
-    if (data := saved(program)) is not None:
-        compile_cache().put(name, data)
-    return program
+        return None
+    opened = Device[device]
+    return "program:" + digest(opened, str(opened.target.max_image), _text(key[1:]))
+
+
+def _from_disk(name: str | None, device: str) -> Program | None:
+    """The Program from the disk if it and all of its kernels are there."""
+    entry = compile_cache().get(name) if name else None
+    if not entry:
+        return None
+    opened = Device[device]
+    return loaded(entry, device, lambda key, reason: known_kernel(key, reason, opened))
 
 
 def _is_symbolic(node: Node) -> bool:
@@ -159,18 +205,27 @@ def _text(key: object) -> str:
     return repr(key)
 
 
-def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Program:
+def _begin(
+    roots: Sequence[Node], device: str, inputs: list[BufferRef]
+) -> tuple[Program, Callable[[], None]]:
+    """Schedule a graph and begin to compile its kernels.
+
+    Gives the Program as far as it is known by then, and what makes it a whole one.
+    """
     opened = Device[device]
     marked = _marked(roots, inputs)
     order = toposort(marked)
-    with workers_for(len(order), opened) as workers:
+    with contextlib.ExitStack() as block:
+        workers = block.enter_context(workers_for(len(order), opened))
         with following() as derived:
             with choices_of() as made:
                 plain = in_reals(marked)
             scheduled, nodes = schedule(plain, device, opened.target)
         GlobalCounters.schedule_count += 1
         steps = [step for step in scheduled if _has_work(step.roots[0])]
-        program = Program(device, compiled(steps, opened, workers))
+        compiled = compiling(steps, opened, workers)
+        compilation = block.pop_all()  # the workers end with that
+    program = Program(device)
     program.places = places_of(steps, order, derived, zip(marked, nodes, strict=True))
     places: dict[object, Place] = {ref.token: Place("input", i) for i, ref in enumerate(inputs)}
     stored = {root for step in scheduled for root in step.roots if root.op is not Op.ASSIGN}
@@ -180,17 +235,22 @@ def _build(roots: Sequence[Node], device: str, inputs: list[BufferRef]) -> Progr
             program.outputs.append((root.dtype, size_product(root.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
-    pairs = zip(program.kernels, steps, strict=True)
-    program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
-    if settings.CHECK_KERNELS:
-        program.schedule = _without_memory(steps)
-    program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
-    for kernel, step in zip(program.kernels, steps, strict=True):
-        scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
-        program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
-    targets = [places[_key(step.buffers[slot])] for step in steps for slot in step.writes]
-    program.written = frozenset(p.number for p in targets if p.kind == "input")
-    return program
+    targets = [places.get(_key(step.buffers[slot])) for step in steps for slot in step.writes]
+    program.written = frozenset(p.number for p in targets if p is not None and p.kind == "input")
+
+    def build() -> None:
+        with compilation:
+            program.kernels = compiled()
+        pairs = zip(program.kernels, steps, strict=True)
+        program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
+        if settings.CHECK_KERNELS:
+            program.schedule = _without_memory(steps)
+        program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
+        for kernel, step in zip(program.kernels, steps, strict=True):
+            scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
+            program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
+
+    return program, build
 
 
 def _marked(roots: Sequence[Node], inputs: list[BufferRef]) -> Sequence[Node]:

@@ -23,8 +23,8 @@ from ..ir.weak import Reference, inside
 from .change_counters import changes
 
 __all__ = [
-    "Holder", "born_since", "current", "holders", "is_backed", "is_born_since", "is_known",
-    "next_number", "remember", "resolve", "track", "tracked_since",
+    "Holder", "born_since", "current", "forget", "holders", "is_backed", "is_born_since",
+    "is_known", "next_number", "remember", "resolve", "track", "tracked_since",
 ]  # fmt: skip
 
 
@@ -119,7 +119,7 @@ def resolve(node: Node) -> Node:
     while (found := node.memory) is not None:
         node = found
     if node is not first and first.op is not Op.AFTER and _is_overwritten(node):
-        _set_memory(first, None)
+        forget(first)
         return first
     if node.op is Op.RESHAPE:
         base = operand(node)
@@ -148,6 +148,11 @@ def _is_overwritten(node: Node) -> bool:
 def remember(node: Node, memory: Node) -> None:
     """From now on `memory` is where the value of `node` is."""
     _set_memory(node, memory)
+
+
+def forget(node: Node) -> None:
+    """From now on `node` is a graph again."""
+    _set_memory(node, None)
 
 
 def is_known(node: Node) -> bool:

@@ -7,6 +7,7 @@ What realized.py knows already is read from memory; effects.py sees to what assi
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import TypeVar
@@ -35,6 +36,7 @@ from .effects import (
     readers,
     readers_beside,
     remember_all,
+    revoking,
     standing_for,
     still_read,
 )
@@ -42,8 +44,9 @@ from .error_context import blamed
 from .index_checks import flags_of
 from .kernel_boundaries import compute_cuts, computed_at_once, device_of
 from .launching import run_program
-from .memory import adopt, from_host, memory_of, new_memory, read
-from .pipeline import program_of
+from .memory import Memory, adopt, from_host, memory_of, new_memory, read
+from .pipeline import begin_program
+from .postponed import PostponedRun, catch_up, give_up, put_off
 from .provenance import origins_of
 from .realized import current, holders, is_backed, remember, resolve
 from .storages import capturing
@@ -63,11 +66,13 @@ on_compute: list[Callable[[Sequence[Node]], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def realize(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
+def realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool = False) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
-    For a tuple of devices it is a MULTI of such results. Raises DeviceError if a device is missing,
-    OutOfMemory if one is full, NonFiniteError as CHECK_NAN asks for.
+    For a tuple of devices it is a MULTI of such results. What `may_wait` runs when somebody asks
+    for its memory, and before anything else does; the caller sees to that by `catch_up`.
+    Raises DeviceError if a device is missing, OutOfMemory if one is full, NonFiniteError as
+    CHECK_NAN asks for.
     """
     with lock:
         if settings.CHECK_NAN:
@@ -75,31 +80,44 @@ def realize(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
         nodes = [node for node, _ in outputs]
         if (found := computed_at_once(nodes)) is not None:
             return found
-        for listen in on_compute:
-            listen(nodes)
-        devices = dict.fromkeys([device for _, device in outputs])
-        names = [device for device in devices if isinstance(device, str)]
-        roots, order = current(nodes)
+        try:
+            for listen in on_compute:
+                listen(nodes)
+            found = _realize(outputs, may_wait)
+            if not may_wait:
+                catch_up()
+            return found
+        except BaseException:
+            whatever_interrupts(give_up)
+            raise
+
+
+def _realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool) -> list[Node]:
+    nodes = [node for node, _ in outputs]
+    devices = dict.fromkeys([device for _, device in outputs])
+    names = [device for device in devices if isinstance(device, str)]
+    roots, order = current(nodes)
+    ops = {node.op for node in order}
+    if Op.MULTI in ops or len(names) < len(devices):
+        return _realize_shards(outputs)
+    if len(names) == 1:
+        [device] = names
+        flags = flags_of(order, device) if Op.CHECKED in ops else []
+        is_repeated = capturing.is_repeated
+        held = _held_beside(nodes, is_repeated) if is_repeated or Op.CONTIGUOUS in ops else []
+        everything = [*nodes, *held, *(flag.graph for flag in flags)]
+        if held or flags:
+            roots, order = current(everything)
         ops = {node.op for node in order}
-        if Op.MULTI in ops or len(names) < len(devices):
-            return _realize_shards(outputs)
-        if len(names) == 1:
-            [device] = names
-            flags = flags_of(order, device) if Op.CHECKED in ops else []
-            is_repeated = capturing.is_repeated
-            held = _held_beside(nodes, is_repeated) if is_repeated or Op.CONTIGUOUS in ops else []
-            everything = [*nodes, *held, *(flag.graph for flag in flags)]
-            if held or flags:
-                roots, order = current(everything)
-            found = _compute(everything, device, roots, order, {node.op for node in order})
-            for flag, node in zip(flags, found[len(found) - len(flags) :], strict=True):
-                flag.computed(node)
-            return found[: len(nodes)]
-        done: dict[tuple[Node, Placement], Node] = {}
-        for device in names:
-            mine = [pair for pair in outputs if pair[1] == device]
-            done.update(zip(mine, realize(mine), strict=True))
-        return [done[pair] for pair in outputs]
+        found = _compute(everything, device, roots, order, ops, may_wait and not flags)
+        for flag, node in zip(flags, found[len(found) - len(flags) :], strict=True):
+            flag.computed(node)
+        return found[: len(nodes)]
+    done: dict[tuple[Node, Placement], Node] = {}
+    for device in names:
+        mine = [pair for pair in outputs if pair[1] == device]
+        done.update(zip(mine, realize(mine), strict=True))
+    return [done[pair] for pair in outputs]
 
 
 def _held_beside(nodes: Sequence[Node], is_repeated: bool) -> list[Node]:
@@ -130,6 +148,7 @@ def _realize_shards(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
     pairs = zip(pending, images, strict=True)
     with standing_for(pair for e, image in pairs for pair in _parts(placed[image], e)):
         # What devices tell each other first: later it may have been overwritten.
+        catch_up()
         compute_cuts([node for node, _ in jobs], realize)
         done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
@@ -177,22 +196,28 @@ def _remember_effect(effect: Node, value: Value) -> None:
 
 
 def _compute(
-    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], ops: set[Op]
+    outputs: list[Node],
+    device: str,
+    roots: tuple[Node, ...],
+    order: list[Node],
+    ops: set[Op],
+    may_wait: bool,
 ) -> list[Node]:
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if not ops.isdisjoint(CUTS):
+        catch_up()
         compute_cuts(outputs, realize)
         found = [resolve(node) for node in outputs]
         if Op.AFTER not in ops and all(map(is_backed, found)):
             return found
         roots, order = current(outputs)
     if Op.AFTER in ops:
-        return _compute_with_effects(outputs, device, roots, order)
-    return _settled(outputs, roots, _run(list(roots), device, []), order)
+        return _compute_with_effects(outputs, device, roots, order, may_wait)
+    return _settled(outputs, roots, _run(list(roots), device, [], may_wait), order)
 
 
 def _compute_with_effects(
-    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], may_wait: bool
 ) -> list[Node]:
     """Compute graphs that assign to memory, and what holders may still read of the old memory."""
     pending = [n for n in toposort(outputs) if n.op is Op.AFTER and resolve(n) is n]
@@ -205,7 +230,7 @@ def _compute_with_effects(
 
     try:
         with standing_for(zip(images, pending, strict=True)):
-            return _computed_with_effects(outputs, device, roots, order)
+            return _computed_with_effects(outputs, device, roots, order, may_wait)
     finally:
         whatever_interrupts(remembered)
 
@@ -220,7 +245,7 @@ def whatever_interrupts(tidy: Callable[[], T]) -> T:
 
 
 def _computed_with_effects(
-    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node]
+    outputs: list[Node], device: str, roots: tuple[Node, ...], order: list[Node], may_wait: bool
 ) -> list[Node]:
     effects = [node for node in order if node.op is Op.AFTER]
     stored = {n for pair in zip(outputs, roots, strict=True) for n in pair if is_stored(pair[1])}
@@ -234,7 +259,7 @@ def _computed_with_effects(
     kept = still_read(effects, stored)
     copies = [Node(Op.CONTIGUOUS, effect.dtype, (effect,)) for effect in kept]
     everything = [*roots, *also, *images_beside, *copies]
-    values = _run(everything, device, effects)
+    values = _run(everything, device, effects, may_wait)
     named = [*outputs, *also, *beside]
 
     def remembered() -> list[Node]:
@@ -258,12 +283,13 @@ def _settled(
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
-def _run(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+def _run(roots: list[Node], device: str, effects: list[Node], may_wait: bool) -> list[Node | None]:
     """Compute `roots`; gives a BUFFER for each, None where it is no new memory."""
     if all(map(is_backed, roots)):
         return [None] * len(roots)
-    run = _interpret if Device[device].interprets else _execute
-    return run(roots, device, effects)
+    if Device[device].interprets:
+        return _interpret(roots, device, effects)
+    return _execute(roots, device, effects, may_wait)
 
 
 def scheduled(outputs: Sequence[tuple[Node, Placement]]) -> list[Kernel]:
@@ -324,25 +350,36 @@ def _settle(node: Node, root: Node, value: Node | None, lasts: bool) -> Node:
     return backed
 
 
-def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
+def _execute(
+    roots: list[Node], device: str, effects: list[Node], may_wait: bool
+) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
     roots = [_stored_below(root) for root in roots]
     todo = [root for root in dict.fromkeys(roots) if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
-    program, inputs, values = program_of(todo, device)
-    memories = [memory_of(ref) for ref in inputs]
-    for memory in memories:
+    begun = begin_program(todo, device)
+    program, values = begun.program, begun.values
+    inputs = [memory_of(ref) for ref in begun.inputs]
+    for memory in inputs:
         if memory.device != device:
             raise InternalError(f"[realize] a kernel on {device} reads memory on {memory.device}")
-    try:
+
+    def launch(inputs: list[Memory], outputs: list[Memory]) -> None:
+        with _blaming(todo):
+            run_program(program, inputs, outputs, [values], origins=origins_of(program, todo))
+
+    with _blaming(todo):
         outputs = [
             new_memory(device, dtype, size_with(size, values), image)
             for dtype, size, image in program.outputs
         ]
-        run_program(program, memories, outputs, [values], origins=origins_of(program, todo))
-    except (DeviceError, MemoryError) as error:
-        raise blamed(error, todo) from error.__cause__
+    if may_wait and not begun.is_finished:
+        put_off(PostponedRun(lock, begun, launch, revoking(effects)), inputs, outputs)
+    else:
+        begun.finish()
+        catch_up()
+        launch(inputs, outputs)
     sizes = [size for _, size, _ in program.outputs]
     if not all_known(sizes):  # variables keep the values that this graph binds
         given = with_bindings({})
@@ -354,6 +391,15 @@ def _execute(roots: list[Node], device: str, effects: list[Node]) -> list[Node |
     return [None if number is None else nodes[number] for number in found]
 
 
+@contextlib.contextmanager
+def _blaming(roots: Sequence[Node]) -> Iterator[None]:
+    """A block in which errors of the device get the user's lines that `roots` come from."""
+    try:
+        yield
+    except (DeviceError, MemoryError) as error:
+        raise blamed(error, roots) from error.__cause__
+
+
 def _stored_below(root: Node) -> Node:
     """What gets memory anyway, where `root` is only another shape of it."""
     base = behind_reshape(root)
@@ -362,6 +408,7 @@ def _stored_below(root: Node) -> Node:
 
 def _interpret(roots: list[Node], device: str, effects: list[Node]) -> list[Node | None]:
     """Run `roots` through the reference interpreter."""
+    catch_up()
     from ..ir.interpret import interpret_many  # brings NumPy, which only this path needs at once
 
     memory = {stored_below(e).arg: read(stored_below(e).arg).copy() for e in effects}

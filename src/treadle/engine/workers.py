@@ -1,27 +1,29 @@
-"""Processes that compile beside this one, for as long as one program is being made.
+"""Processes that compile beside this one, while programs are being made.
 
     with Workers(translator, count) as workers:      they start
-        workers.share(jobs, here)  ->  {key: (description, code)}
+        batch = workers.give(jobs)                   they compile
+        batch.finish(here)  ->  {key: (description, code)}
 
 LLVM lets one thread in at a time, and what is before it is Python: further cores need further
-processes (see child.py). This process compiles meanwhile, from the other end of the list; a worker
-that is slow to start finds less to do, one that fails or dies leaves its kernel to this process.
+processes (see child.py). This process may do something else meanwhile. Then it compiles, too, from
+the other end of the list; a worker that is slow to start finds less to do, one that fails or dies
+leaves its kernel to this process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import queue
 import threading
 from collections import deque
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Self
 
 from .child import Child, parent
 from .program import Description
 from .translation import Job, Translator
 
-__all__ = ["LEAST_JOBS", "Workers", "how_many", "serve"]
+__all__ = ["LEAST_JOBS", "Batch", "Workers", "how_many", "serve"]
 
 Result = tuple[Description, bytes]
 
@@ -40,104 +42,123 @@ def _longest_outside(jobs: Mapping[str, Job]) -> list[str]:
     return order[::2] + order[1::2][::-1]
 
 
-@dataclass
-class _Board:
-    """What is to be done: nothing is known of it until it is `given`."""
+class Batch:
+    """Jobs that workers take from one end of a list, and this process from the other."""
 
-    translator: Translator
-    jobs: Mapping[str, Job] = field(default_factory=dict)
-    pending: deque[str] = field(default_factory=deque)
-    given: threading.Event = field(default_factory=threading.Event)
+    def __init__(self, jobs: Mapping[str, Job]) -> None:
+        self._jobs = jobs
+        self._pending = deque(_longest_outside(jobs))
+        self._results: dict[str, Result] = {}
+        self._busy = 0  # workers that have begun with a job and not ended it
+        self._changed = threading.Condition()
 
-
-class Workers:
-    """So many processes, which start at once and end with the block."""
-
-    def __init__(self, translator: Translator, count: int) -> None:
-        self._board = _Board(translator)
-        self._workers = [_Worker(self._board) for _ in range(count)]
-
-    def __enter__(self) -> Self:
-        for worker in self._workers:
-            with contextlib.suppress(RuntimeError):  # no further thread: one worker less
-                worker.start()
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._board.pending.clear()
-        self._board.given.set()
-        for worker in self._workers:
-            worker.end()
-
-    def share(self, jobs: Mapping[str, Job], here: Callable[[str], object]) -> dict[str, Result]:
-        """Compile all `jobs`: `here(key)` one after the other, and in the workers.
+    def finish(self, here: Callable[[str], object]) -> dict[str, Result]:
+        """Compile what is left: `here(key)` one after the other, and in the workers.
 
         Returns what the workers made, by key. Theirs that failed are in neither: compile them
         again. What `here` raises goes on.
         """
-        board = self._board
-        board.jobs = jobs
-        board.pending.extend(_longest_outside(jobs))
-        board.given.set()
         while True:
             try:
-                key = board.pending.popleft()
+                key = self._pending.popleft()
             except IndexError:
                 break
             here(key)
+        with self._changed:  # nobody waits for a process that only starts
+            self._changed.wait_for(lambda: not self._busy)
+        return self._results
+
+    def compile_in(self, child: Child) -> None:
+        """Send jobs to a worker's process until none is left. Raises what that fails with."""
+        while (key := self._next()) is not None:
+            try:
+                child.send(self._jobs[key])
+                result: Result | None = child.receive()
+                if result is not None:
+                    self._results[key] = result
+            finally:
+                with self._changed:
+                    self._busy -= 1
+                    self._changed.notify_all()
+
+    def _next(self) -> str | None:
+        with self._changed:
+            try:
+                key = self._pending.pop()
+            except IndexError:
+                return None
+            self._busy += 1
+            return key
+
+    def drop(self) -> None:
+        """No job that has not been begun is wanted any more."""
+        self._pending.clear()
+
+
+class Workers:
+    """So many processes, which start with the block and end with it."""
+
+    def __init__(self, translator: Translator, count: int) -> None:
+        self.translator = translator
+        self._workers: list[_Worker] = []
+        self._batches: list[Batch] = []
+        self._count = count
+
+    def __enter__(self) -> Self:
+        self.at_least(self._count)
+        return self
+
+    def at_least(self, count: int) -> None:
+        """Start further processes until there are so many."""
+        while len(self._workers) < count:
+            self._workers.append(worker := _Worker(self.translator))
+            with contextlib.suppress(RuntimeError):  # no further thread: one worker less
+                worker.start()
+
+    def give(self, jobs: Mapping[str, Job]) -> Batch:
+        """Have `jobs` compiled, after what the workers have to do already."""
+        self._batches.append(batch := Batch(jobs))
         for worker in self._workers:
-            worker.wait()
-        return {key: result for worker in self._workers for key, result in worker.results.items()}
+            worker.batches.put(batch)
+        return batch
+
+    def __exit__(self, *error: object) -> None:
+        for batch in self._batches:
+            batch.drop()
+        for worker in self._workers:
+            worker.end()
 
 
 class _Worker(threading.Thread):
-    """The thread that feeds one process from the end of the list."""
+    """The thread that feeds one process from the ends of the lists."""
 
-    def __init__(self, board: _Board) -> None:
+    def __init__(self, translator: Translator) -> None:
         super().__init__(name="treadle compile", daemon=True)
-        self.results: dict[str, Result] = {}
-        self._board = board
+        self.batches: queue.SimpleQueue[Batch | None] = queue.SimpleQueue()
+        self._translator = translator
         self._lock = threading.Lock()
         self._child: Child | None = None
-        self._busy = self._ended = False
+        self._ended = False
 
     def run(self) -> None:
-        """Send jobs until none is left, or until the process fails in any way."""
+        """Send jobs until there are no more batches, or until the process fails in any way."""
         # A broken pipe, an unreadable answer, no such program: the rest is compiled here.
         with contextlib.suppress(Exception):
             with self._lock:
                 if self._ended:
                     return
                 child = self._child = Child(__name__)
-            child.send(self._board.translator)
+            child.send(self._translator)
             child.receive()
-            self._board.given.wait()
-            while (key := self._next()) is not None:
-                child.send(self._board.jobs[key])
-                result = child.receive()
-                if result is not None:
-                    self.results[key] = result
-
-    def _next(self) -> str | None:
-        with self._lock:
-            self._busy = bool(self._board.pending)
-            try:
-                return self._board.pending.pop()
-            except IndexError:
-                return None
-
-    def wait(self) -> None:
-        """Until the kernel is there that it compiles; not for a process that only starts."""
-        with self._lock:
-            busy = self._busy
-        if busy:
-            self.join()
+            while (batch := self.batches.get()) is not None:
+                batch.compile_in(child)
 
     def end(self) -> None:
         """End the process, in whatever it is doing."""
         with self._lock:
             self._ended = True
             child = self._child
+        self.batches.put(None)
         if child is not None:
             child.kill()
         if self.ident is not None:
