@@ -98,9 +98,22 @@ def run_program(program: Recipe, seed: int, device: str) -> Observed:
     return seen
 
 
-def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
-    """Values, and gradients as slopes in a random direction, beside NumPy's."""
-    tensors = [Tensor(array, device=device).realize() for array in recipe.inputs]
+def in_memory(array: np.ndarray, device: str) -> Tensor:
+    """A tensor in memory of its own."""
+    return Tensor(array, device=device).realize()
+
+
+def compared(
+    recipe: Recipe,
+    device: str,
+    rng: np.random.Generator,
+    placed: Callable[[np.ndarray, str], Tensor] = in_memory,
+) -> None:
+    """Values, and gradients as slopes in a random direction, beside NumPy's.
+
+    Inputs are where `placed` puts them.
+    """
+    tensors = [placed(array, device) for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
         tensor.requires_grad_()
     wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
@@ -127,11 +140,11 @@ def compared(recipe: Recipe, device: str, rng: np.random.Generator) -> None:
 
 def compared_captured(recipe: Recipe, device: str) -> None:
     """The values of a captured function of the first input beside NumPy's, call by call."""
-    first, *others = (Tensor(array, device=device).realize() for array in recipe.inputs)
+    first, *others = (in_memory(array, device) for array in recipe.inputs)
     step = TinyJit(lambda x: _realized(recipe.run(OfTensor(), x, *others)))
     for call in range(CALLS):
         array = recipe.inputs[0] * np.float32(1 - 0.25 * call)
-        found = step(first if call == 0 else Tensor(array, device=device).realize())
+        found = step(first if call == 0 else in_memory(array, device))
         wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
         wide[0] = array.astype(np.float64)
         for result, right in zip(found, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
@@ -139,30 +152,25 @@ def compared_captured(recipe: Recipe, device: str) -> None:
 
 
 def run_surrounded(name: str, seed: int, device: str) -> None:
-    """A recipe whose inputs are parts of memory that is NaN around them: its values.
+    """A recipe whose inputs are parts of memory that is NaN around them.
 
     What a kernel reads beyond a part and multiplies by 0 is not 0 then.
     """
     rng = random.Random(zlib.crc32(name.encode()) + seed)
     recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
-    tensors = [_surrounded(array, rng, device) for array in recipe.inputs]
-    wide = [x.astype(np.float64) if x.dtype.kind == "f" else x for x in recipe.inputs]
     with Context(IMAGE=int(recipe.images)):
-        results = _listed(recipe.run(OfTensor(), *tensors))
-        Tensor.realize(*results)
-    for result, right in zip(results, _listed(recipe.run(OfNumpy(), *wide)), strict=True):
-        _compare(result, right, recipe.loose)
+        compared(recipe, device, np.random.default_rng(seed), functools.partial(_surrounded, rng))
 
 
-def _surrounded(array: np.ndarray, rng: random.Random, device: str) -> Tensor:
+def _surrounded(rng: random.Random, array: np.ndarray, device: str) -> Tensor:
     if array.dtype.kind != "f":
-        return Tensor(array, device=device).realize()
+        return in_memory(array, device)
     before = [rng.randrange(3) for _ in array.shape]
     sizes = [n + b + rng.choice((0, 1, 5, 16)) for n, b in zip(array.shape, before, strict=True)]
     part = tuple(slice(b, b + n) for n, b in zip(array.shape, before, strict=True))
     whole = np.full(sizes, np.nan, array.dtype)
     whole[part] = array
-    return Tensor(whole, device=device).realize()[part]
+    return in_memory(whole, device)[part]
 
 
 def _realized(results: Any) -> list[Tensor]:

@@ -245,3 +245,15 @@ def test_a_captured_step_advances_the_optimizers_state_at_every_replay(make, opt
     for _ in range(7):
         step(slope)
     np.testing.assert_allclose(w.numpy(), ours_after(make, 7, **options), rtol=1e-6, atol=1e-6)
+
+
+def test_a_loss_from_before_a_step_says_that_it_has_no_gradients_any_more():
+    w = Tensor(START, requires_grad=True).realize()
+    opt = nn.optim.SGD([w], lr=0.1)
+    loss = (w * w * w).sum()
+    loss.backward()
+    opt.step()
+    with pytest.raises(UserError, match="what a parameter of 12 elements on .* before it was chang"):
+        loss.backward()
+        w.grad.numpy()
+    np.testing.assert_allclose(loss.numpy(), (START**3).sum(), rtol=1e-5)

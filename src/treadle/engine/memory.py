@@ -25,6 +25,7 @@ from ..ir.views import behind_reshape
 from .change_counters import changes
 from .devices import Device, Placement
 from .realized import remember
+from .storages import claimed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -272,18 +273,32 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 def memory_of(ref: BufferRef) -> Memory:
     """The memory of a BUFFER. Raises InternalError if that version has been overwritten.
 
-    Raises UserError for a Placeholder, or if another thread may have done so.
+    Raises UserError for a Placeholder, for what a parameter was before, or if another thread may have
+    overwritten it.
     """
     if isinstance(ref.token, Placeholder):
         raise UserError(ref.token.why)
     memory: Memory = ref.token.memory
     if memory.version != ref.version:
+        _refuse_former(memory, ref)
         _refuse_race(memory, ref)
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
+
+
+def _refuse_former(memory: Memory, ref: BufferRef) -> None:
+    """Raises UserError for the former values of a leaf, which nobody keeps for gradients."""
+    storage = claimed(ref.token)
+    owner = None if storage is None else storage.tensor()
+    if owner is not None and owner.is_leaf and memory.version > ref.version:
+        raise UserError(
+            f"[backward] a gradient needs what a parameter of {memory.size} elements on {ref.device} "
+            "was before it was changed, by an optimiser's step for instance: call backward before, "
+            "or compute the loss again"
+        )
 
 
 def _refuse_race(memory: Memory, ref: BufferRef) -> None:
