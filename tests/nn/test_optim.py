@@ -253,7 +253,7 @@ def test_a_loss_from_before_a_step_says_that_it_has_no_gradients_any_more():
     loss = (w * w * w).sum()
     loss.backward()
     opt.step()
-    with pytest.raises(UserError, match="what a parameter of 12 elements on .* before it was chang"):
-        loss.backward()
+    loss.backward()
+    with pytest.raises(UserError, match=r"had before it was changed, by an optimiser's step"):
         w.grad.numpy()
     np.testing.assert_allclose(loss.numpy(), (START**3).sum(), rtol=1e-5)

@@ -92,7 +92,7 @@ class Memory:
         self._wait, self._elements = compute, None
         del self.buffer
 
-    def __getattr__(self, name: str) -> Any:  # of what is not set: of a buffer that is waited for
+    def __getattr__(self, name: str) -> object:  # of what is not set: a buffer that is waited for
         if name != "buffer":
             raise AttributeError(f"'Memory' object has no attribute '{name}'")
         if (wait := self._wait) is not None:
@@ -273,8 +273,8 @@ def _bytes_of(array: np.ndarray) -> memoryview:
 def memory_of(ref: BufferRef) -> Memory:
     """The memory of a BUFFER. Raises InternalError if that version has been overwritten.
 
-    Raises UserError for a Placeholder, for what a parameter was before, or if another thread may have
-    overwritten it.
+    Raises UserError for a Placeholder, for what a parameter was before, or if another thread may
+    have overwritten it.
     """
     if isinstance(ref.token, Placeholder):
         raise UserError(ref.token.why)
@@ -295,9 +295,9 @@ def _refuse_former(memory: Memory, ref: BufferRef) -> None:
     owner = None if storage is None else storage.tensor()
     if owner is not None and owner.is_leaf and memory.version > ref.version:
         raise UserError(
-            f"[backward] a gradient needs what a parameter of {memory.size} elements on {ref.device} "
-            "was before it was changed, by an optimiser's step for instance: call backward before, "
-            "or compute the loss again"
+            f"[backward] a gradient needs the values that a parameter of {memory.size} elements on "
+            f"{ref.device} had before it was changed, by an optimiser's step for instance: call "
+            "backward before that, or compute the loss again"
         )
 
 
