@@ -265,6 +265,9 @@ def test_what_no_step_of_a_loop_changes_is_packed_once_in_each_replay():
         np.testing.assert_allclose(jit(tensor(xs)).numpy(), state, rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(weight.numpy(), w, rtol=1e-4, atol=1e-5)
     [loop] = [run for run in jit._capture.runs if len(run.rounds) == steps]
+    loop.inputs = [  # the argument has been let go of
+        m if m.buffer else new_memory(m.device, m.dtype, m.size) for m in loop.inputs
+    ]
     kept = Kept()
     left = kept.split([loop], lambda memory: False, Room())
     phases = [len(launch.phases) for launch in left]
