@@ -6,6 +6,7 @@ import struct
 import numpy as np
 import pytest
 
+from treadle.backends.amd import AMD
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd.dispatch import Dispatch
@@ -18,7 +19,6 @@ from treadle.ir.shape import size_max
 from treadle.lower.linearize import param_bytes
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.render.amdgpu import AMDGPURenderer
 from treadle.runtime.hardware.codeobject import link
 from treadle.schedule.passes import schedule
 from treadle.target import amd_target
@@ -85,11 +85,12 @@ def compile_for(chip, text):
     return LLVMCompiler(amd_target(chip)).compile(text)
 
 
-def run_tensor(machine, chip, tensor):
+def run_tensor(machine, chip, tensor, compiler="LLVM"):
     """The value of a lazy tensor, by kernels that a chip's machine code is made of."""
     target = amd_target(chip)
     root = current([tensor.node])[0][0]
-    renderer, compiler = AMDGPURenderer(target), LLVMCompiler(target)
+    toolchain = AMD.toolchain(compiler)
+    renderer, compiler = toolchain.renderer(target, True), toolchain.compiler(target, None)
     places, sizes = {}, {}
 
     def key(node):

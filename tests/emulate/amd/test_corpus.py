@@ -4,11 +4,15 @@ import numpy as np
 import pytest
 from tests.render.corpus import CORPUS
 
+from treadle.backends.amd import AMD
 from treadle.dtype import finfo
+from treadle.target import amd_target
 
 from .conftest import run_tensor
 
 CHIPS = ("gfx1100", "gfx942", "gfx1030", "gfx1201", "gfx90a")
+OF_COMGR = ("gfx1030", "gfx90a")  # of these chips, those that Debian's libamd_comgr knows
+CODE = [(chip, "LLVM") for chip in CHIPS] + [(chip, "HIP") for chip in OF_COMGR]
 # Sums of both sides are rounded in another order: so many units in the last place of the largest
 # result may they differ by. Results of 16 bits are sums of float32 that are rounded once; those of
 # 8 bits are exact here.
@@ -16,11 +20,14 @@ UNITS = {1: 0, 2: 2, 4: 64, 8: 64}
 SLOW = {"large matmul"}  # the same operations as the smaller one
 
 
-@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("chip", "compiler"), CODE)
 @pytest.mark.parametrize("name", [name for name in CORPUS if name not in SLOW])
-def test_programs_give_what_the_cpu_gives(machine, chip, name):
+def test_programs_give_what_the_cpu_gives(machine, chip, compiler, name):
+    missing = AMD.toolchain(compiler).compiler(amd_target(chip), None).available()
+    if missing is not None:
+        pytest.skip(missing)
     program = CORPUS[name]()
-    found, expected = run_tensor(machine(chip), chip, program), CORPUS[name]().numpy()
+    found, expected = run_tensor(machine(chip), chip, program, compiler), CORPUS[name]().numpy()
     if not program.dtype.is_float:
         np.testing.assert_array_equal(found, expected)
         return
