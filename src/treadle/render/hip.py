@@ -37,6 +37,8 @@ from .clike_workgroups import WorkgroupFunction, scalar_operation
 __all__ = ["HIPRenderer"]
 
 _ON_DEVICE = "__attribute__((device))"
+_INLINE = f"static inline {_ON_DEVICE}"
+_OF_OTHER_ROW = ", ".join(("word", "word", *map(str, LANES_OF_OTHER_ROW)))
 _NOT_EQUAL = 33  # as LLVM numbers comparisons
 _TYPES_IN_NAME = re.compile(r"(\.v\d+[if]\d+)+$")
 # Fences that guard shared memory say so where clang knows how to: others wait for stores to global
@@ -47,6 +49,14 @@ _FENCE = """\
 #else
 #define FENCE(order) __builtin_amdgcn_fence(order, "workgroup")
 #endif"""
+
+# clang 15 moves permlanex16 into branches, where not all lanes take part. What has effects stays.
+_OTHER_ROW = f"""\
+{_INLINE} int other_row(int word) {{
+  int other = __builtin_amdgcn_permlanex16({_OF_OTHER_ROW}, false, false);
+  asm volatile("" : "+v"(other));
+  return other;
+}}"""
 
 
 class HIPRenderer:
@@ -70,7 +80,7 @@ class HIPRenderer:
 class _HIPFunction(WorkgroupFunction, ClangFunction):
     language = "HIP"
     scalars: ClassVar[dict[str, str]] = SCALARS | {"bfloat16": "__bf16"}
-    inline = f"static inline {_ON_DEVICE}"
+    inline = _INLINE
 
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
         super().__init__(name, phase, contract)
@@ -160,8 +170,8 @@ class _HIPFunction(WorkgroupFunction, ClangFunction):
             numbers = f"{DPP[step]}, {ALL_ROWS}, {ALL_ROWS}"
             return f"__builtin_amdgcn_mov_dpp({word}, {numbers}, true)"
         if step == 16 and self.wave == 32:
-            low, high = LANES_OF_OTHER_ROW
-            return f"__builtin_amdgcn_permlanex16({word}, {word}, {low}, {high}, false, false)"
+            self.helpers.add(_OTHER_ROW)
+            return f"other_row({word})"
         if step == 16:
             return f"__builtin_amdgcn_ds_swizzle({word}, {SWAP_16})"
         other = f"({self.work_item('lane')} ^ {step}) << 2"
