@@ -38,10 +38,14 @@ _INSTALL = (
 )
 _ISA = "amdgcn-amd-amdhsa--"
 _SOURCE, _LOG, _BITCODE, _RELOCATABLE = 1, 5, 6, 7  # kinds of data
-# What is fused is written so. Other floats than those of one type share memory with integers.
-_OPTIONS = ("-O3", "-nogpuinc", "-ffp-contract=off", "-fno-strict-aliasing", "-Wno-narrowing")
+# Loops arrive as they are to be: unrolled, sums of tiles took all registers and more.
+_OPTIMIZE = ("-O3", "-fno-unroll-loops")
+# What is fused is written so. Memory is read as words where matrix units take some.
+_OPTIONS = (
+    *_OPTIMIZE, "-nogpuinc", "-ffp-contract=off", "-fno-strict-aliasing", "-Wno-narrowing",
+)  # fmt: skip
 # Functions of the device libraries that a kernel does not call are left out.
-_GENERATING = ("-O3", "-mllvm", "-amdgpu-internalize-symbols")
+_GENERATING = (*_OPTIMIZE, "-mllvm", "-amdgpu-internalize-symbols")
 _LIBRARY_FUNCTION = "__ocml_"
 _LOCK = fork_safe(threading.RLock())  # clang's options are global
 
