@@ -92,7 +92,7 @@ def test_another_process_gets_it_by_pickle(compiler):
 
 def test_a_chip_that_this_release_lacks_is_named(compiler, monkeypatch):
     monkeypatch.setattr(comgr, "_chips", lambda: ("gfx600", "gfx803"))
-    with pytest.raises(DeviceError, match=r"has no code for gfx\w+, only for gfx600 to gfx803: "):
+    with pytest.raises(DeviceError, match=r"has no code for gfx\w+, only for gfx600 to gfx803; "):
         compiler.compile(source())
 
 

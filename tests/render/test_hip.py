@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from treadle import Tensor, dtypes
+from treadle import dtypes
 from treadle.compile.comgr import ComgrCompiler
 from treadle.errors import DeviceError
 from treadle.render.hip import HIPRenderer

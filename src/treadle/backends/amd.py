@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["AMD", "HIP", "LLVM"]
 
 _USUAL = "gfx1100"
+_USUAL_OF_HIP = "gfx1030"  # which every libamd_comgr knows
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -44,6 +45,10 @@ def _llvm_renderer(target: Target, contract: bool) -> Renderer:
     return AMDGPURenderer(target, contract)
 
 
+def _target_of_hip(request: Request) -> Target:
+    return amd_target(request.arch or _USUAL_OF_HIP)
+
+
 def _comgr(target: Target, device: object) -> ComgrCompiler:
     from ..compile.comgr import ComgrCompiler
 
@@ -58,7 +63,7 @@ def _hip_renderer(target: Target, contract: bool) -> Renderer:
 
 LLVM = Toolchain("LLVM", "embedded LLVM", _llvm, _llvm_renderer, _target, spellings=("AMD_LLVM",))
 HIP = Toolchain(
-    "HIP", "AMD's libamd_comgr", _comgr, _hip_renderer, _target,
+    "HIP", "AMD's libamd_comgr", _comgr, _hip_renderer, _target_of_hip,
     spellings=("AMD_HIP",), is_tested=False,
 )  # fmt: skip
 
@@ -117,9 +122,10 @@ def _describe(request: Request) -> str:
     """The devices and the compiler."""
     from ..runtime.hardware.amd import describe
 
-    devices, make = describe(_driver(request)), request.toolchain.compiler
-    assert make is not None
-    return f"{devices}; {make(_target(request), None).version}"
+    devices, toolchain = describe(_driver(request)), request.toolchain
+    assert toolchain.compiler is not None
+    assert toolchain.target is not None
+    return f"{devices}; {toolchain.compiler(toolchain.target(request), None).version}"
 
 
 AMD = Backend(

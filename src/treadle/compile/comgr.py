@@ -104,7 +104,7 @@ class ComgrCompiler:
             return None
         return (
             f"{self.version} has no code for {self.target.cpu}, only for {chips[0]} to "
-            f"{chips[-1]}: ROCm's newer comgr may have it, and {_DOES_WITHOUT}"
+            f"{chips[-1]}; ROCm's newer comgr may have it, and {_DOES_WITHOUT}"
         )
 
     def compile(self, source: str) -> bytes:
