@@ -148,6 +148,17 @@ def test_each_matrix_unit_is_one_instruction_of_a_newer_clangs(chip):
         assert {one.removesuffix("_e64") for one in found} == {unit.instruction}
 
 
+@pytest.mark.parametrize("chip", AMD_CHIPS)
+def test_a_product_that_is_rounded_to_halves_is_not_fused_with_0(chip):
+    """Which would make +0 of -0."""
+    x, y, half = floats(300), floats(300).flip(0), floats(300).half().realize()
+    for product in (x * y, x * half.float(), half.float() * half.flip(0).float()):
+        phases = lowered(product.half(), amd_target(chip))
+        text = by_newest_clang(chip, HIPRenderer(amd_target(chip)).render("k", phases, ()), "-S")
+        assert re.search(r"v_(?:pk_)?mul_f|v_dual_mul_f", text)
+        assert not re.search(r"v_\w*(?:mix|fma|mac)", text)
+
+
 @pytest.mark.parametrize("chip", [chip for chip in AMD_CHIPS if chip not in OF_COMGR])
 def test_a_newer_clang_takes_all_kernels_for_newer_chips(chip):
     text = HIPRenderer(amd_target(chip)).render("k", phases_for(chip), ())

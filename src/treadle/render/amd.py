@@ -1,4 +1,4 @@
-"""What both renderers for AMD's GPUs share: how lanes exchange words, and which offsets are narrow.
+"""What both renderers for AMD's GPUs share: lanes that exchange words, offsets, rounded products.
 
 DPP lets an instruction read the word of another lane in its row of 16, by how far lanes are apart.
 From 4 on rows are read backwards, in halves or whole: where smaller steps are combined before, that
@@ -7,15 +7,16 @@ is the same.
 
 from __future__ import annotations
 
+from ..dtype import dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store
+from ..ir.views import Load, Store, operand
 from ..lower.linearize import Phase, param_bytes
 from ..target import Target
 
 __all__ = [
-    "ALL_ROWS", "DPP", "LANES_OF_OTHER_ROW", "SWAP_16", "has_narrow_offset", "masked_indices",
-    "steps_of", "wave_of",
+    "ALL_ROWS", "DPP", "LANES_OF_OTHER_ROW", "SWAP_16", "has_narrow_offset", "is_rounded_product",
+    "masked_indices", "steps_of", "wave_of",
 ]  # fmt: skip
 
 _QUAD_PERM_1, _QUAD_PERM_2, _ROW_HALF_MIRROR, _ROW_MIRROR = 0xB1, 0x4E, 0x141, 0x140
@@ -56,3 +57,20 @@ def has_narrow_offset(memory: Node, index: Node, masked: frozenset[Node]) -> boo
     argument = behind_after(memory)
     is_narrow = argument.op is Op.PARAM and param_bytes(argument) <= _OFFSETS
     return is_narrow and index.dtype.bits == 32 and index not in masked
+
+
+def is_rounded_product(node: Node) -> bool:
+    """Whether a node rounds a product of float32 to float16.
+
+    LLVM up to 22 makes a fused product with the sum +0 of that, and loses the sign of -0. It does
+    not where something stands between, or where both factors were halves and stay so.
+    """
+    if node.op is not Op.CAST or node.dtype.scalar is not dtypes.float16:
+        return False
+    product = operand(node)
+    is_product = product.op is Op.MUL and product.dtype.scalar is dtypes.float32
+    return is_product and not all(map(_was_half, product.src))
+
+
+def _was_half(node: Node) -> bool:
+    return node.op is Op.CAST and operand(node).dtype.scalar is dtypes.float16

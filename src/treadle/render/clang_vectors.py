@@ -180,7 +180,10 @@ class ClangFunction(Function):
         return f"__builtin_convertvector({code}, {self.type(dtypes.bool.vec(dtype.count))})"
 
     def call(self, op: Op, dtype: DType, values: list[str]) -> str:
-        name = self.function(op, dtype.scalar)
+        return self.lane_by_lane(self.function(op, dtype.scalar), dtype, *values)
+
+    def lane_by_lane(self, name: str, dtype: DType, *values: str) -> str:
+        """A function of scalars on each lane."""
         if dtype.count == 1:
             return f"{name}({', '.join(values)})"
         lanes = (

@@ -18,6 +18,7 @@ from typing import ClassVar
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
+from ..ir.views import operand
 from ..lower.linearize import Phase
 from ..target import MatrixUnit, Target
 from .amd import (
@@ -26,6 +27,7 @@ from .amd import (
     LANES_OF_OTHER_ROW,
     SWAP_16,
     has_narrow_offset,
+    is_rounded_product,
     masked_indices,
     steps_of,
     wave_of,
@@ -124,6 +126,13 @@ class _HIPFunction(WorkgroupFunction, ClangFunction):
         return f"(({access}{self.scalars[argument.dtype.name]} *){at})"
 
     # -- arithmetic -----------------------------------------------------------------------------
+
+    def _alu(self, node: Node) -> str:
+        if not is_rounded_product(node):
+            return super()._alu(node)
+        product = operand(node)
+        apart = self.lane_by_lane("__builtin_canonicalizef", product.dtype, self.value(product))
+        return self.cast(product.dtype, node.dtype, apart)
 
     def function(self, op: Op, dtype: DType) -> str:
         if op is not Op.SQRT:
