@@ -23,6 +23,7 @@ from .test_amdgpu import (
     check_modes,
     disassembler,
     lowered,
+    phases_for,
 )
 
 OF_COMGR = ("gfx1030", "gfx90a")  # chips that are emulated and that Debian's library knows
@@ -36,7 +37,7 @@ OPTIONS = (
 
 
 @cache
-def phases_for(chip):
+def all_phases_for(chip):
     target = amd_target(chip)
     return [phase for program in PROGRAMS.values() for phase in lowered(program(), target)]
 
@@ -53,7 +54,7 @@ def code_of(chip, phases, contract=True):
 @cache
 def compiled(chip):
     """The object file of all kernels for a chip."""
-    return code_of(chip, phases_for(chip))
+    return code_of(chip, all_phases_for(chip))
 
 
 def assembly(code, chip, tmp_path):
@@ -80,7 +81,7 @@ def by_newest_clang(chip, text, *options):
 
 @EACH_CHIP
 def test_every_kernel_becomes_machine_code_that_says_what_it_needs(chip):
-    check_descriptors(link(compiled(chip)), phases_for(chip), chip)
+    check_descriptors(link(compiled(chip)), all_phases_for(chip), chip)
 
 
 @EACH_CHIP
@@ -160,7 +161,7 @@ def test_a_product_that_is_rounded_to_halves_is_not_fused_with_0(chip):
 
 
 @pytest.mark.parametrize("chip", [chip for chip in AMD_CHIPS if chip not in OF_COMGR])
-def test_a_newer_clang_takes_all_kernels_for_newer_chips(chip):
+def test_a_newer_clang_takes_kernels_for_newer_chips(chip):
     text = HIPRenderer(amd_target(chip)).render("k", phases_for(chip), ())
     assert by_newest_clang(chip, text, "-fsyntax-only") == ""
 
