@@ -81,7 +81,7 @@ _VERSIONS = {
 
 
 class ComgrCompiler:
-    """Compiles HIP for one chip. Any number of threads may call it."""
+    """Compiles HIP for one chip. Threads may call it at once: they take turns."""
 
     name = "HIP"
     travels = True
