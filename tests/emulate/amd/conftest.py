@@ -6,7 +6,6 @@ import struct
 import numpy as np
 import pytest
 
-from treadle.backends.amd import AMD
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd.dispatch import Dispatch
@@ -85,12 +84,10 @@ def compile_for(chip, text):
     return LLVMCompiler(amd_target(chip)).compile(text)
 
 
-def run_tensor(machine, chip, tensor, compiler="LLVM"):
+def run_tensor(machine, chip, tensor, renderer, compiler):
     """The value of a lazy tensor, by kernels that a chip's machine code is made of."""
     target = amd_target(chip)
     root = current([tensor.node])[0][0]
-    toolchain = AMD.toolchain(compiler)
-    renderer, compiler = toolchain.renderer(target, True), toolchain.compiler(target, None)
     places, sizes = {}, {}
 
     def key(node):
