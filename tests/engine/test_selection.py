@@ -172,7 +172,7 @@ def test_the_environment_names_the_device(environment, variables, name):
         ({"CUDA": "1", "EMULATE": "yes"}, ("EMULATE=yes is not allowed", "0 to 16, or a chip")),
         ({"DEV": "NVK+NV", "NV_IFACE": "PCI"}, ("DEV=NVK+NV", "NV_IFACE=PCI", "contradict")),
         ({"AMD_IFACE": "PCI"}, ("AMD has no interface 'PCI'", "it has KFD")),
-        ({"AMD_HIP": "1"}, ("AMD_HIP", "AMD has no compiler 'HIP'", "it has LLVM")),
+        ({"AMD_HIP": "1", "AMD_LLVM": "1"}, ("AMD_HIP=1", "AMD_LLVM=1", "contradict")),
     ],
     ids=str,
 )

@@ -66,9 +66,9 @@ def compiled(chip):
     return LLVMCompiler(target).compile(AMDGPURenderer(target).render("k", phases_for(chip), ()))
 
 
-@EACH_CHIP
-def test_every_kernel_becomes_machine_code_that_says_what_it_needs(chip):
-    phases, image, target = phases_for(chip), link(compiled(chip)), amd_target(chip)
+def check_descriptors(image, phases, chip):
+    """That an image has each phase's kernel, and says of it what a launch needs."""
+    target = amd_target(chip)
     assert sorted(image.kernels) == sorted(f"k_{n}" for n in range(len(phases)))
     for number, phase in enumerate(phases):
         kernel = image.kernels[f"k_{number}"]
@@ -92,12 +92,22 @@ def test_every_kernel_becomes_machine_code_that_says_what_it_needs(chip):
         assert kernel.vgprs <= target.vector_registers
 
 
-@EACH_CHIP
-def test_descriptors_keep_denormals_and_round_to_the_nearest(chip):
-    for kernel in link(compiled(chip)).kernels.values():
+def check_modes(image):
+    """That kernels keep denormals, and round to the nearest."""
+    for kernel in image.kernels.values():
         rsrc1 = kernel.descriptor.rsrc1
         assert rsrc1 >> 12 & 0xF == 0  # both rounding modes
         assert rsrc1 >> 16 & 0xF == 0xF  # denormals of 32 bits, and of 16 and 64
+
+
+@EACH_CHIP
+def test_every_kernel_becomes_machine_code_that_says_what_it_needs(chip):
+    check_descriptors(link(compiled(chip)), phases_for(chip), chip)
+
+
+@EACH_CHIP
+def test_descriptors_keep_denormals_and_round_to_the_nearest(chip):
+    check_modes(link(compiled(chip)))
 
 
 def disassembler(chip):

@@ -24,15 +24,21 @@ from treadle.engine.host_code import compile_for_host
 from treadle.runtime.hardware.amd import KFD, AMDDevice, target_of
 
 CHIPS = ("gfx1100", "gfx1030", "gfx1201", "gfx90a", "gfx942")
+CODE = [*(f"LLVM:{chip}" for chip in CHIPS), "HIP:gfx1030", "HIP:gfx90a"]
 RNG = np.random.default_rng(5)
 SQUARE = RNG.standard_normal((40, 40)).astype(np.float32)
 X = np.arange(COUNT, dtype=np.int32)
 
 
-@pytest.fixture(params=CHIPS)
+@pytest.fixture(params=CODE)
 def amd(request):
-    """The name of a device with each chip."""
-    opened = Device[f"AMD:0:LLVM:{request.param}"]
+    """The name of a device with each chip, and of those for which libamd_comgr makes code."""
+    try:
+        opened = Device[f"AMD:0:{request.param}"]
+    except DeviceError as error:
+        if not request.param.startswith("HIP"):
+            raise
+        pytest.skip(str(error))
     if not opened.runtime.is_software:
         pytest.skip("a real GPU is here")
     return opened.name
@@ -220,6 +226,7 @@ def asked(code=ASK, **variables):
         ({"AMD_IFACE": "KFD", "EMULATE": "gfx1030"}, "AMD gfx1030"),
         ({"DEV": "AMD:1:LLVM:gfx90a", "EMULATE": "2"}, "AMD:1 gfx90a"),
         ({"AMD_LLVM": "1", "EMULATE": "gfx900"}, "no AMD GPU of 'gfx900' is emulated; there are "),
+        ({"AMD_HIP": "1", "EMULATE": "gfx1201"}, "AMD:HIP cannot be used: "),
         ({"DEV": "AMD:2", "EMULATE": "2"}, "there is no AMD:2: the kernel driver shows 2 GPUs"),
     ],
     ids=str,

@@ -14,14 +14,16 @@ from ..target import Target, amd_target
 from .record import Backend, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..compile.comgr import ComgrCompiler
     from ..compile.llvm import LLVMCompiler
     from ..render.base import Renderer
     from ..runtime.base import Device
     from ..runtime.hardware.amd import KFD
 
-__all__ = ["AMD", "LLVM"]
+__all__ = ["AMD", "HIP", "LLVM"]
 
 _USUAL = "gfx1100"
+_USUAL_OF_HIP = "gfx1030"  # which every libamd_comgr knows
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -31,19 +33,39 @@ def _target(request: Request) -> Target:
     return amd_target(request.arch or _USUAL)
 
 
-def _compiler(target: Target, device: object) -> LLVMCompiler:
+def _llvm(target: Target, device: object) -> LLVMCompiler:
     from ..compile.llvm import LLVMCompiler
 
     return LLVMCompiler(target)
 
 
-def _renderer(target: Target, contract: bool) -> Renderer:
+def _llvm_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.amdgpu import AMDGPURenderer
 
     return AMDGPURenderer(target, contract)
 
 
-LLVM = Toolchain("LLVM", "embedded LLVM", _compiler, _renderer, _target, spellings=("AMD_LLVM",))
+def _target_of_hip(request: Request) -> Target:
+    return amd_target(request.arch or _USUAL_OF_HIP)
+
+
+def _comgr(target: Target, device: object) -> ComgrCompiler:
+    from ..compile.comgr import ComgrCompiler
+
+    return ComgrCompiler(target)
+
+
+def _hip_renderer(target: Target, contract: bool) -> Renderer:
+    from ..render.hip import HIPRenderer
+
+    return HIPRenderer(target, contract)
+
+
+LLVM = Toolchain("LLVM", "embedded LLVM", _llvm, _llvm_renderer, _target, spellings=("AMD_LLVM",))
+HIP = Toolchain(
+    "HIP", "AMD's libamd_comgr", _comgr, _hip_renderer, _target_of_hip,
+    spellings=("AMD_HIP",), is_tested=False,
+)  # fmt: skip
 
 
 # -- the device -----------------------------------------------------------------------------------
@@ -100,16 +122,19 @@ def _describe(request: Request) -> str:
     """The devices and the compiler."""
     from ..runtime.hardware.amd import describe
 
-    return f"{describe(_driver(request))}; {_compiler(_target(request), None).version}"
+    devices, toolchain = describe(_driver(request)), request.toolchain
+    assert toolchain.compiler is not None
+    assert toolchain.target is not None
+    return f"{devices}; {toolchain.compiler(toolchain.target(request), None).version}"
 
 
 AMD = Backend(
     "AMD",
     "AMD's GPUs from RDNA2 and CDNA2 on by the kernel driver amdgpu, or emulated ones",
-    (LLVM,),
+    (LLVM, HIP),
     _open,
     _describe,
-    absent=("HIP",),
+    variables=("ROCM_PATH",),
     interfaces=("KFD",),
     has_several=True,
     nodes=("/dev/kfd",),

@@ -56,6 +56,7 @@ NULL = Backend(
         _alone(NVRTC),
         _alone(PTX),
         _alone(amd.LLVM, "AMDGPU"),
+        _alone(amd.HIP),
     ),
     _open,
     _describe,

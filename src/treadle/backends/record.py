@@ -98,7 +98,7 @@ class Backend:
       DeviceError, "what is missing; the one command that mends it".
     * `spellings` and those of its toolchains are environment variables that choose it when they
       are 1, as its name is; NAME_IFACE chooses one of `interfaces`. `variables` are others that its
-      driver reads. `absent` are compilers that are not here yet: NAME_COMPILER=1 is refused.
+      driver or its compilers read.
     * `extra` is the optional dependency that brings its libraries: `pip install "treadle[extra]"`.
     * `nodes` are files that its drivers show on Linux: where there are none, nothing is loaded to
       look for it. `is_chosen_unasked` says whether it is taken without a wish, on real hardware.
@@ -115,7 +115,6 @@ class Backend:
     describe: Callable[[Request], str] | None = None
     spellings: tuple[str, ...] = ()
     variables: tuple[str, ...] = ()
-    absent: tuple[str, ...] = ()
     interfaces: tuple[str, ...] = ()
     has_architectures: bool = True
     has_several: bool = False
@@ -143,11 +142,6 @@ class Backend:
         for one in self.toolchains:
             found |= dict.fromkeys(one.spellings, f"{self.name}:{one.name}")
         return found
-
-    @property
-    def refused_spellings(self) -> dict[str, str]:
-        """The environment variables of what is not here yet, and the DEV that each would mean."""
-        return {f"{self.name}_{one}": f"{self.name}:{one}" for one in self.absent}
 
     def may_be_here(self) -> bool:
         """Whether a driver of it may be on this machine: False is certain, on Linux."""

@@ -110,8 +110,7 @@ def environment_choice() -> Choice | None:
     found: dict[str, Choice] = {}
     if os.environ.get("DEV"):
         found["DEV=" + os.environ["DEV"]] = parse_choice(os.environ["DEV"])
-    refused = {name: dev for one in BACKENDS for name, dev in one.refused_spellings.items()}
-    for name, meaning in (spellings() | refused).items():
+    for name, meaning in spellings().items():
         value = os.environ.get(name, "0")
         if value not in ("0", ""):
             if value != "1":

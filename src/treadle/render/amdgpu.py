@@ -19,8 +19,18 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Store, operand
-from ..lower.linearize import Phase, param_bytes
+from ..lower.linearize import Phase
 from ..target import Target
+from .amd import (
+    ALL_ROWS,
+    DPP,
+    LANES_OF_OTHER_ROW,
+    SWAP_16,
+    has_narrow_offset,
+    masked_indices,
+    steps_of,
+    wave_of,
+)
 from .amdgpu_units import product_of
 from .llvm_values import mangled, type_name
 from .llvm_workgroups import WorkgroupFunction, is_argument
@@ -36,14 +46,7 @@ _UNUSED = (
     "dispatch-id", "queue-ptr", "implicitarg-ptr", "hostcall-ptr", "heap-ptr", "default-queue",
     "completion-action", "multigrid-sync-arg", "lds-kernel-id", "flat-scratch-init",
 )  # fmt: skip
-# DPP: what the lanes of a row of 16 read of each other, by how far they are apart. From 4 on rows
-# are read backwards, in halves or whole: where smaller steps are combined, that is the same.
-_QUAD_PERM_1, _QUAD_PERM_2, _ROW_HALF_MIRROR, _ROW_MIRROR = 0xB1, 0x4E, 0x141, 0x140
-_DPP = {1: _QUAD_PERM_1, 2: _QUAD_PERM_2, 4: _ROW_HALF_MIRROR, 8: _ROW_MIRROR}
-_SWAP_16 = 0x401F  # of ds_swizzle: the lane whose number differs in bit 4
-_IN_ORDER = ("1985229328", "-19088744")  # 0x76543210, 0xFEDCBA98: lanes of the other row
 _LOCAL_ONLY = "!0"
-_OFFSETS = 1 << 32
 
 
 class AMDGPURenderer:
@@ -77,12 +80,8 @@ class _AMDGPUFunction(WorkgroupFunction):
         self, name: str, phase: Phase, target: Target, contract: bool, number: int
     ) -> None:
         super().__init__(name, phase, contract)
-        assert target.workgroup is not None
-        assert target.workgroup.subgroup is not None
-        self.number, (self.wave, _) = number, target.workgroup.subgroup
-        accesses = [Load.of(n) for n in phase.code.src if n.op is Op.LOAD]
-        accesses += [Store.of(n) for n in phase.code.src if n.op is Op.STORE]
-        self.masked = {one.index for one in accesses if one.is_gated and one.gate.dtype.count > 1}
+        self.number, self.wave = number, wave_of(target)
+        self.masked = masked_indices(phase)
         self.units = {unit.name: unit for unit in (*target.matrix_units, *target.rounding_units)}
 
     def header(self) -> str:
@@ -112,16 +111,9 @@ class _AMDGPUFunction(WorkgroupFunction):
     # -- memory ---------------------------------------------------------------------------------
 
     def place_of(self, memory: Node, index: Node, dtype: DType) -> str:
-        """The address that an access begins at.
-
-        An offset of 32 bits, and no sign, needs no addition: instructions take it beside the
-        address of the memory. All that is accessed in so much memory has one; vectors with a mask
-        of their own may begin outside.
-        """
-        argument = behind_after(memory)
-        is_narrow = is_argument(memory) and param_bytes(argument) <= _OFFSETS
-        if not is_narrow or index.dtype.bits != 32 or index in self.masked:
+        if not has_narrow_offset(memory, index, self.masked):
             return super().place_of(memory, index, dtype)
+        argument = behind_after(memory)
         size = f"i32 {self.value(index)}, {argument.dtype.itemsize}"
         offset = self.emit(f"zext i32 {self.emit(f'mul nuw {size}')} to i64")
         base = f"{self.pointer(memory)} {self.memory(memory)}"
@@ -177,7 +169,7 @@ class _AMDGPUFunction(WorkgroupFunction):
             self.lines.append(f'  fence syncscope("workgroup") {order}, !mmra {_LOCAL_ONLY}')
 
     def steps(self) -> Sequence[int]:
-        return [1 << bit for bit in range(self.wave.bit_length() - 1)]
+        return steps_of(self.wave)
 
     def vote(self, condition: str, is_any: bool) -> str:
         """Of a mask of the lanes where the condition holds, or where it does not."""
@@ -187,18 +179,16 @@ class _AMDGPUFunction(WorkgroupFunction):
         return self.emit(f"icmp {'ne' if is_any else 'eq'} {word} {found}, 0")
 
     def exchanged(self, word: str, step: int) -> str:
-        if step in _DPP:
-            operands = [
-                ("i32", "poison"), ("i32", word), ("i32", str(_DPP[step])), ("i32", "15"),
-                ("i32", "15"), ("i1", "true"),
-            ]  # fmt: skip
+        if step in DPP:
+            numbers = (("i32", str(n)) for n in (DPP[step], ALL_ROWS, ALL_ROWS))
+            operands = [("i32", "poison"), ("i32", word), *numbers, ("i1", "true")]
             return self.call(dtypes.int32, "llvm.amdgcn.update.dpp.i32", operands)
         if step == 16 and self.wave == 32:
-            operands = [("i32", "poison"), ("i32", word), *(("i32", n) for n in _IN_ORDER)]
-            flags = [("i1", "false"), ("i1", "false")]
-            return self.call(dtypes.int32, "llvm.amdgcn.permlanex16.i32", [*operands, *flags])
+            numbers = (("i32", str(n)) for n in LANES_OF_OTHER_ROW)
+            operands = [("i32", "poison"), ("i32", word), *numbers, *[("i1", "false")] * 2]
+            return self.call(dtypes.int32, "llvm.amdgcn.permlanex16.i32", operands)
         if step == 16:
-            operands = [("i32", word), ("i32", str(_SWAP_16))]
+            operands = [("i32", word), ("i32", str(SWAP_16))]
             return self.call(dtypes.int32, "llvm.amdgcn.ds.swizzle", operands)
         other = self.emit(f"xor i32 {self.lane()}, {step}")
         place = self.emit(f"shl i32 {other}, 2")
@@ -214,19 +204,20 @@ class _AMDGPUFunction(WorkgroupFunction):
     def multiplied(self, node: Node, sums: str) -> str:
         unit = self.units[node.arg]
         product, (of_x, _, _) = product_of(unit), unit.held
+        factor = type_name(product.factor)
         operands = []
         for words in (node.src[: of_x.count], node.src[of_x.count :]):
-            operands += [*product.before, f"{product.factor} {self._factor(words, product.factor)}"]
+            operands += [*product.before, f"{factor} {self._factor(words, product.factor)}"]
         kind = type_name(node.dtype)
         operands += [f"{kind} {sums}", *product.behind]
         kinds = ", ".join(operand.rpartition(" ")[0] for operand in operands)
         self.declared[f"declare {kind} @{product.function}({kinds})"] = None
         return self.emit(f"call {kind} @{product.function}({', '.join(operands)})")
 
-    def _factor(self, words: Sequence[Node], kind: str) -> str:
+    def _factor(self, words: Sequence[Node], dtype: DType) -> str:
         """A work item's words of a factor, as a function takes them."""
         held = dtypes.uint32.vec(len(words))
         values = [self.value(word) for word in words]
         whole = self.vector(held, values) if len(values) > 1 else values[0]
-        same = type_name(held)
+        same, kind = type_name(held), type_name(dtype)
         return whole if kind == same else self.emit(f"bitcast {same} {whole} to {kind}")

@@ -1,7 +1,7 @@
 """The intrinsic functions by which LLVM multiplies on AMD's matrix units.
 
     product_of(RDNA4["float16"])  ->  Product("llvm.amdgcn.wmma.f32.16x16x16.f16.v8f32.v8f16",
-                                              "<8 x half>", ("", ""), "")
+                                              float16 x 8)
 
 LLVM's name is the instruction's. It has the types of operands in it where instructions of one name
 differ: WMMA takes each factor twice on RDNA3. In those that CDNA had first there is no point before
@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from ..dtype import DType, dtypes
 from ..target import MatrixUnit
 
 __all__ = ["Product", "product_of"]
@@ -22,7 +23,7 @@ class Product(NamedTuple):
     """A function, the type of its factors, what stands before each of them, and behind the sums."""
 
     function: str
-    factor: str
+    factor: DType
     before: tuple[str, ...] = ()
     behind: tuple[str, ...] = ()
 
@@ -30,27 +31,27 @@ class Product(NamedTuple):
 # By the word for a kind of numbers, and the words of 32 bits of a factor: how a name ends, and the
 # type of a factor.
 _WMMA = {
-    ("f16", 8): ("f16.v8f32.v16f16", "<16 x half>"),
-    ("f16", 4): ("f16.v8f32.v8f16", "<8 x half>"),
-    ("bf16", 8): ("bf16.v8f32.v16i16", "<16 x i16>"),
-    ("bf16", 4): ("bf16.v8f32.v8i16", "<8 x i16>"),
-    ("iu8", 4): ("iu8.v8i32.v4i32", "<4 x i32>"),
-    ("iu8", 2): ("iu8.v8i32.v2i32", "<2 x i32>"),
-    ("fp8_fp8", 2): ("fp8.fp8.v8f32.v2i32", "<2 x i32>"),
-    ("bf8_bf8", 2): ("bf8.bf8.v8f32.v2i32", "<2 x i32>"),
+    ("f16", 8): ("f16.v8f32.v16f16", dtypes.float16.vec(16)),
+    ("f16", 4): ("f16.v8f32.v8f16", dtypes.float16.vec(8)),
+    ("bf16", 8): ("bf16.v8f32.v16i16", dtypes.int16.vec(16)),
+    ("bf16", 4): ("bf16.v8f32.v8i16", dtypes.int16.vec(8)),
+    ("iu8", 4): ("iu8.v8i32.v4i32", dtypes.int32.vec(4)),
+    ("iu8", 2): ("iu8.v8i32.v2i32", dtypes.int32.vec(2)),
+    ("fp8_fp8", 2): ("fp8.fp8.v8f32.v2i32", dtypes.int32.vec(2)),
+    ("bf8_bf8", 2): ("bf8.bf8.v8f32.v2i32", dtypes.int32.vec(2)),
 }
 _MFMA = {
-    ("f16", 2): ("f16", "<4 x half>"),
-    ("bf16", 2): ("bf16.1k", "<4 x i16>"),
-    ("i8", 1): ("i8", "i32"),
-    ("f32", 1): ("f32", "float"),
-    ("i8", 2): (".i8", "i64"),
-    ("xf32", 2): (".xf32", "<2 x float>"),
-    ("fp8_fp8", 2): (".fp8.fp8", "i64"),
-    ("bf8_bf8", 2): (".bf8.bf8", "i64"),
-    ("f16", 4): (".f16", "<8 x half>"),
-    ("bf16", 4): (".bf16", "<8 x bfloat>"),
-    ("i8", 4): (".i8", "<4 x i32>"),
+    ("f16", 2): ("f16", dtypes.float16.vec(4)),
+    ("bf16", 2): ("bf16.1k", dtypes.int16.vec(4)),
+    ("i8", 1): ("i8", dtypes.int32),
+    ("f32", 1): ("f32", dtypes.float32),
+    ("i8", 2): (".i8", dtypes.int64),
+    ("xf32", 2): (".xf32", dtypes.float32.vec(2)),
+    ("fp8_fp8", 2): (".fp8.fp8", dtypes.int64),
+    ("bf8_bf8", 2): (".bf8.bf8", dtypes.int64),
+    ("f16", 4): (".f16", dtypes.float16.vec(8)),
+    ("bf16", 4): (".bf16", dtypes.bfloat16.vec(8)),
+    ("i8", 4): (".i8", dtypes.int32.vec(4)),
 }
 _NO_BROADCASTS = ("i32 0", "i32 0", "i32 0")  # factors could come from other lanes
 _WRAPS = ("i1 false",)  # instead of saturating

@@ -1,8 +1,7 @@
 """Linear programs to CUDA C for NVRTC.
 
-Each phase becomes `extern "C" __global__ void name(T *arg0, ..., int n0, ...)` with one argument
-for each piece of memory that it uses, in the order of the slots, then one for each launch-time
-integer. A slice of the grid is a block.
+Each phase becomes `extern "C" __global__ void name(T *arg0, ..., int n0, ...)`, as
+render/clike_workgroups says.
 
 No header is included, since NVRTC finds them only where a CUDA toolkit is: halves and bfloat16 are
 their 16 bits, converted by one instruction of inline PTX each.
@@ -11,10 +10,6 @@ CUDA C has no operators on vectors. They are structs, so that memory is read in 
 everything else is written lane by lane. Memory of somebody else's may begin anywhere, and a vector
 at an address that is no multiple of its size is a fault: a kernel looks at its arguments once, and
 accesses them element by element where they are not aligned.
-
-Signed integers wrap, which C++ leaves undefined: they are added and multiplied as unsigned ones,
-except where nothing can overflow. Sums of products are fused here, not by the compiler, which is
-told not to.
 """
 
 from __future__ import annotations
@@ -28,9 +23,9 @@ from ..ir.op import Op
 from ..ir.views import Load, Store, Update, operand
 from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
-from ..lower.overflow_analysis import exact_nodes
 from ..target import Target
-from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
+from .clike import COMPARISONS, FUNCTIONS
+from .clike_workgroups import scalar_operation
 from .cuda_text import (
     HALVES,
     SCALARS,
@@ -42,16 +37,7 @@ from .cuda_text import (
 )
 from .cuda_warps import WithWarps
 from .nvidia import WARP, is_since_ampere, least_workgroups, only_copied
-from .workgroups import (
-    WIDEST,
-    Fused,
-    added_products,
-    fused,
-    is_whole,
-    meets_zeros,
-    most_aligned,
-    only_updated,
-)
+from .workgroups import WIDEST, is_whole, meets_zeros, most_aligned
 
 __all__ = ["CUDARenderer"]
 
@@ -90,29 +76,18 @@ class _CUDAFunction(WithWarps):
     language = "CUDA C"
 
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
-        super().__init__(name, phase, phase.variables)
-        self.contract = contract
+        super().__init__(name, phase, contract)
         self.has_nan_extremes = self.has_pairs = is_since_ampere(target)
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
         self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
-        self.written = {param for param, is_written in phase.params if is_written}
         self.aligned = {f"arg{param.arg.slot}" for param in phase.aligned}
         self.in_vectors: set[str] = set()  # the other arguments that are accessed so
-        self.exact = exact_nodes(phase.code)
-        self.added = added_products(phase.code)
-        self.unprinted = self.added.union(
-            only_copied(phase.code, self.copied), only_updated(phase.code)
-        )
+        self.unprinted |= only_copied(phase.code, self.copied)
         self.places, _ = local_places(phase.code)
 
-    def node(self, node: Node) -> None:
-        if node not in self.unprinted:  # printed where they are added, or copied
-            super().node(node)
-
     def header(self) -> list[str]:
-        arguments = [self._argument(param) for param, _ in self.phase.params]
-        arguments += [f"const int n{number}" for number in range(len(self.variables))]
+        arguments = self.arguments(SCALARS)
         arguments += [
             f"const __grid_constant__ tensor_map map{number}" for number in range(len(self.boxes))
         ]
@@ -132,10 +107,6 @@ class _CUDAFunction(WithWarps):
         """The work items of a workgroup, and how many workgroups there are to be at a time."""
         least = least_workgroups(self.phase)
         return f"{self.phase.launched}" if least is None else f"{self.phase.launched}, {least}"
-
-    def _argument(self, param: Node) -> str:
-        access = "" if param in self.written else "const "
-        return f"{access}{SCALARS[param.dtype.name]} *__restrict__ arg{param.arg.slot}"
 
     def type(self, dtype: DType) -> str:
         if dtype.count == 1:
@@ -161,37 +132,18 @@ class _CUDAFunction(WithWarps):
         aligned = f"__align__({node.arg.alignment})"
         return name, [f"  __shared__ {aligned} {kind} {name}[{node.arg.size}];"]
 
-    def loop(self, name: str, dtype: DType, count: str) -> str:
-        return f"for ({self.type(dtype)} {name} = 0; {name} < {count}; {name}++)"
-
     def grid_step(self) -> str:
         return "blockIdx.x"
 
-    def variable(self, number: int) -> str:
-        return f"n{number}"
-
-    def _work_item(self, node: Node) -> str:
-        return self.let(node.dtype, _WORK_ITEMS[node.arg.name])
+    def work_item(self, name: str) -> str:
+        return _WORK_ITEMS[name]
 
     def _update(self, node: Node) -> None:
         update = Update.of(node)
-        register, value = behind_after(update.register), update.value
-        name, sum_ = self.names[register], fused(node) if self.contract else None
-        if value.op is Op.WGMMA:
-            self._add_product(value, name)
-        elif value in self.added:
-            self.line(f"{name} = {self._multiplied(value, name)};")
-        elif sum_ is not None:
-            self.line(f"{name} = {self._fused(register.dtype, sum_, name)};")
+        if update.value.op is Op.WGMMA:
+            self._add_product(update.value, self.names[behind_after(update.register)])
         else:
             super()._update(node)
-
-    def _fused(self, dtype: DType, sum_: Fused, register: str = "") -> str:
-        z = register if sum_.z is None else self.value(sum_.z)
-        x, y = self.value(sum_.x), self.value(sum_.y)
-        x = self.negate(dtype, x) if sum_.is_negative else x
-        z = self.negate(dtype, z) if sum_.is_less else z
-        return self.call(Op.FMA, dtype, [x, y, z])
 
     # -- memory ---------------------------------------------------------------------------------
 
@@ -315,12 +267,6 @@ class _CUDAFunction(WithWarps):
         return self.let(node.dtype, f"quick_exp2({self.value(operand(node))})")
 
     def _alu(self, node: Node) -> str:
-        sum_ = fused(node) if self.contract else None
-        if sum_ is not None:
-            return self._fused(node.dtype, sum_)
-        if node in self.exact and not is_promoted(node.dtype):
-            a, b = self.operands(node)
-            return f"({a} {BINARY[node.op]} {b})"
         if meets_zeros(node):
             pair = [(node.dtype, value) for value in self.operands(node)]
             return self._each(partial(_extreme, node.op, node.dtype.scalar), node.dtype, *pair)
@@ -355,15 +301,7 @@ class _CUDAFunction(WithWarps):
                 self.helpers.add(name)
                 return f"{name}({a}, {b})"
             return _extreme(op, dtype, a, b)
-        if dtype.is_bool and op in (Op.ADD, Op.MUL):
-            op = Op.OR if op is Op.ADD else Op.AND
-        kind = SCALARS[dtype.name]
-        if is_promoted(dtype):
-            return f"({kind})({'(unsigned)' if op is Op.MUL else ''}{a} {BINARY[op]} {b})"
-        if op in (Op.ADD, Op.SUB, Op.MUL) and dtype.is_int and not dtype.is_unsigned:
-            wraps = SCALARS[f"u{dtype.name}"]
-            return f"({kind})(({wraps}){a} {BINARY[op]} ({wraps}){b})"
-        return f"({a} {BINARY[op]} {b})"
+        return scalar_operation(op, dtype, a, b, SCALARS)
 
     def cast(self, source: DType, target: DType, value: str) -> str:
         have, want = source.scalar, target.scalar

@@ -12,7 +12,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import After, Box, Store
 from ..lower.linearize import Phase
-from .clike import Function
+from .clike_workgroups import WorkgroupFunction
 from .cuda_text import product_text
 from .mbarrier import READY, mbarriers_of
 from .wgmma import DONE, halves, is_left, keep, moved_registers, product_name, sources
@@ -20,13 +20,13 @@ from .wgmma import DONE, halves, is_left, keep, moved_registers, product_name, s
 __all__ = ["WithWarpgroups"]
 
 
-class WithWarpgroups(Function):
+class WithWarpgroups(WorkgroupFunction):
     """A phase that may have WGMMAs, and a producer."""
 
     helpers: set[str]
 
-    def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
-        super().__init__(name, phase, variables)
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, contract)
         self.boxes = phase.boxes
         self.products: dict[str, str] = {}  # functions, by name
 

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from ..dtype import DType
 from ..ir.node import Node
 from ..ir.views import Load, Store
 from ..lower.linearize import Phase
-from .cuda_text import literal
 from .cuda_warpgroups import WithWarpgroups
-from .nvidia import BUTTERFLY, BUTTERFLY_OF_QUADS, WHOLE_WARP, copied
+from .nvidia import BUTTERFLY, WHOLE_WARP, copied
 from .wgmma import FENCE, reads_shared
-from .workgroups import IS_ANY
 
 __all__ = ["WithWarps"]
 
@@ -25,8 +24,8 @@ _FULL = f"{WHOLE_WARP:#x}u"
 class WithWarps(WithWarpgroups):
     """A phase whose work items work together."""
 
-    def __init__(self, name: str, phase: Phase, variables: Sequence[str]) -> None:
-        super().__init__(name, phase, variables)
+    def __init__(self, name: str, phase: Phase, contract: bool) -> None:
+        super().__init__(name, phase, contract)
         self.fences = reads_shared(phase.code)
         self.copied = copied(phase.code)
         self.copies: list[Node] = []  # those of the next group
@@ -46,22 +45,14 @@ class WithWarps(WithWarpgroups):
     def _wait(self, node: Node) -> None:
         self.line(f'asm volatile("cp.async.wait_group {node.arg};" ::: "memory");')
 
-    def _subgroup(self, node: Node) -> str:
-        if not node.dtype.is_bool:
-            return self._combined(node, BUTTERFLY)
-        vote, (value,) = "any" if IS_ANY[node.arg] else "all", self.operands(node)
-        return self.let(node.dtype, f"__{vote}_sync({_FULL}, {value})")
+    def vote(self, condition: str, is_any: bool) -> str:
+        return f"__{'any' if is_any else 'all'}_sync({_FULL}, {condition})"
 
-    def _quad(self, node: Node) -> str:
-        return self._combined(node, BUTTERFLY_OF_QUADS)
+    def steps(self) -> Sequence[int]:
+        return BUTTERFLY
 
-    def _combined(self, node: Node, steps: Sequence[int]) -> str:
-        """The values of lanes that are `steps` apart, step by step."""
-        dtype, (value,) = node.dtype, self.operands(node)
-        for apart in steps:
-            other = self.let(dtype, f"__shfl_xor_sync({_FULL}, {value}, {apart})")
-            value = self.let(dtype, self.binary(node.arg, dtype, value, other))
-        return value
+    def exchanged(self, dtype: DType, value: str, step: int) -> str:
+        return f"__shfl_xor_sync({_FULL}, {value}, {step})"
 
     def _halves(self, node: Node) -> str:
         name = f"to_{node.arg}_pair"
@@ -74,14 +65,7 @@ class WithWarps(WithWarpgroups):
         self.helpers.add(name)
         return self.let(node.dtype, f"{name}({self.memory(memory)} + {self.value(place)})")
 
-    def _mma(self, node: Node) -> str:
-        return self.let(
-            node.dtype,
-            self._multiplied(node, self.splat(node.dtype, literal(node.dtype.scalar, 0))),
-        )
-
-    def _multiplied(self, node: Node, sums: str) -> str:
-        """The sums of a product of matrices and what is there already."""
+    def multiplied(self, node: Node, sums: str) -> str:
         name = f"mma_{node.arg}"
         self.helpers.add(name)
         return f"{name}({', '.join(self.operands(node))}, {sums})"

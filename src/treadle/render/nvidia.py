@@ -15,7 +15,7 @@ from .wgmma import moved_registers
 from .workgroups import is_whole
 
 __all__ = [
-    "BUTTERFLY", "BUTTERFLY_OF_QUADS", "COPIED_AT_ONCE", "TO_TF32", "UNROLLED", "WARP",
+    "BUTTERFLY", "COPIED_AT_ONCE", "TO_TF32", "UNROLLED", "WARP",
     "WHOLE_WARP", "copied", "is_since_ampere", "least_workgroups", "long_updates", "mma_text",
     "only_copied",
 ]  # fmt: skip
@@ -24,7 +24,6 @@ WARP = 32
 WHOLE_WARP = 0xFFFFFFFF  # the mask of its lanes
 # How far apart the lanes are that a SUBGROUP combines, step by step: every lane gets the same.
 BUTTERFLY = (16, 8, 4, 2, 1)
-BUTTERFLY_OF_QUADS = BUTTERFLY[-2:]
 MANY_UPDATES, UNROLLED = 32, 2  # registers in a step, steps
 COPIED_AT_ONCE = (4, 8, 16)  # bytes that one cp.async copies
 HALF = 1 << 15  # of a multiprocessor's registers

@@ -18,7 +18,6 @@ from treadle.ir.shape import size_max
 from treadle.lower.linearize import param_bytes
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.render.amdgpu import AMDGPURenderer
 from treadle.runtime.hardware.codeobject import link
 from treadle.schedule.passes import schedule
 from treadle.target import amd_target
@@ -85,11 +84,10 @@ def compile_for(chip, text):
     return LLVMCompiler(amd_target(chip)).compile(text)
 
 
-def run_tensor(machine, chip, tensor):
+def run_tensor(machine, chip, tensor, renderer, compiler):
     """The value of a lazy tensor, by kernels that a chip's machine code is made of."""
     target = amd_target(chip)
     root = current([tensor.node])[0][0]
-    renderer, compiler = AMDGPURenderer(target), LLVMCompiler(target)
     places, sizes = {}, {}
 
     def key(node):
