@@ -25,6 +25,7 @@ from treadle.target import amd_target
 
 PAGE = 4096
 BASE = 0x7_0000_0000
+PACKET = struct.Struct("<6H5IQQ16x")  # an AQL dispatch packet, which kernels may read
 
 
 class Machine:
@@ -56,10 +57,16 @@ class Machine:
         image, base = loaded
         kernel = image.kernels[name]
         d = kernel.descriptor
+        kernargs = kernargs.ljust(-(-len(kernargs) // 4) * 4, b"\0")
         segment = self.put(kernargs.ljust(d.kernarg_bytes, b"\0"), Permission.READ)
+        items = [n * size for n, size in zip(groups, workgroup, strict=True)]
+        packet = PACKET.pack(
+            2, 3, *workgroup, 0, *items, d.private_bytes, d.group_bytes, base + kernel.at, segment
+        )
+        given = {"kernarg_segment_ptr": segment, "dispatch_ptr": self.put(packet, Permission.READ)}
         words = []
         for what, count in d.user_sgprs:
-            value = segment if what == "kernarg_segment_ptr" else 0
+            value = given.get(what, 0)
             words += [value >> 32 * i & 0xFFFFFFFF for i in range(count)]
         count, first = d.preloaded
         data = kernargs.ljust(4 * (first + count), b"\0")
@@ -68,7 +75,7 @@ class Machine:
         self._execute(
             Dispatch(
                 self.chip, base + kernel.entry, d.rsrc1, d.rsrc2, d.rsrc3, tuple(words), workgroup,
-                tuple(n * size for n, size in zip(groups, workgroup, strict=True)),
+                tuple(items),
                 d.group_bytes, 0, d.private_bytes * kernel.wave, kernel.wave, self.space,
             )
         )  # fmt: skip
