@@ -82,6 +82,16 @@ def test_kernels_pass_their_checks(amd):
         x[Tensor(np.array([3, 40], np.int32), device=amd)].numpy()
 
 
+def test_products_that_are_rounded_to_halves_keep_the_sign_of_zero(amd):
+    a = np.array([-0.0, 0.0, -2.0, 3.0] * 75, np.float32)
+    b = np.array([1.0, -1.0, 0.0, -0.0] * 75, np.float32)
+    for kinds in ((np.float16, np.float16), (np.float32, np.float32), (np.float16, np.float32)):
+        x, y = (Tensor(v.astype(kind), device=amd) for v, kind in zip((a, b), kinds, strict=True))
+        found = (x.float() * y.float()).half().numpy()
+        assert not found.any()
+        assert np.signbit(found).all()
+
+
 # -- replay ---------------------------------------------------------------------------------------
 
 
