@@ -43,6 +43,7 @@ _DPP = {1: _QUAD_PERM_1, 2: _QUAD_PERM_2, 4: _ROW_HALF_MIRROR, 8: _ROW_MIRROR}
 _SWAP_16 = 0x401F  # of ds_swizzle: the lane whose number differs in bit 4
 _IN_ORDER = ("1985229328", "-19088744")  # 0x76543210, 0xFEDCBA98: lanes of the other row
 _LOCAL_ONLY = "!0"
+_HALF = dtypes.float16
 _OFFSETS = 1 << 32
 
 
@@ -142,10 +143,28 @@ class _AMDGPUFunction(WorkgroupFunction):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _alu(self, node: Node) -> str:
+        if node.op is Op.CAST and node.dtype.scalar is _HALF and operand(node).op is Op.MUL:
+            return self._rounded_product(node)
         if not meets_zeros(node):
             return super()._alu(node)
         first, last = (self.value(s) for s in node.src)
         return super()._extreme(node.op, node.dtype, first, last, False)
+
+    def _rounded_product(self, node: Node) -> str:
+        """A product of float32, rounded to float16.
+
+        LLVM up to 22 makes a fused product with the sum +0 of that, and loses the sign of -0. It
+        does not where something stands between, or where the factors were halves and stay so.
+        """
+        product = operand(node)
+        factors = [operand(f) for f in product.src if f.op is Op.CAST]
+        if [f.dtype for f in factors] == [node.dtype] * 2:
+            a, b = map(self.value, factors)
+            return self.emit(f"fmul {type_name(node.dtype)} {a}, {b}")
+        kind = type_name(product.dtype)
+        name = f"llvm.canonicalize.{mangled(product.dtype)}"
+        value = self.call(product.dtype, name, [(kind, self.value(product))])
+        return self.emit(f"fptrunc {kind} {value} to {type_name(node.dtype)}")
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str, b_is_number: bool) -> str:
         if not dtype.is_float:
