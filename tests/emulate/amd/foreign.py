@@ -1,7 +1,7 @@
 """Code objects that ROCm's compiler made, out of a library: images with kernels by their names.
 
-    found = code_objects(Path("libbitsandbytes_rocm72.so").read_bytes())
-    found["gfx1100"][0].kernels["_Z12kfunc..."]
+    found = code_objects(Path("libbitsandbytes_rocm72.so").read_bytes(), "gfx1100")
+    found[0].kernels["_Z12kfunc..."]
 
 A HIP library holds bundles, compressed by zstd, with a shared object for each chip. The form of
 both is in Clang's documentation of its offload bundler; the shared object is linked, and its
@@ -56,14 +56,13 @@ class CodeObject:
     code: tuple[tuple[int, int], ...]
 
 
-def code_objects(library: bytes) -> dict[str, list[CodeObject]]:
-    """All code objects of a library by their chips."""
-    found: dict[str, list[CodeObject]] = {}
+def code_objects(library: bytes, wanted: str) -> list[CodeObject]:
+    """The code objects that a library has for a chip."""
+    found = []
     at = library.find(_COMPRESSED)
     while at >= 0:
         size, bundle = _decompressed(library, at)
-        for chip, elf in _members(bundle):
-            found.setdefault(chip, []).append(_loaded(elf))
+        found += [_loaded(elf) for chip, elf in _members(bundle) if chip == wanted]
         at = library.find(_COMPRESSED, at + size)
     return found
 

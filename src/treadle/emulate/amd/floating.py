@@ -601,6 +601,9 @@ def _nearest_to(w: Wave, a: str) -> str:
     return _floor_to(w, half)
 
 
+for _letter in "iu":
+    simple(f"v_cvt_{_letter}32_{_letter}16", f"{_letter}32", (f"{_letter}16",),
+           lambda w, a, kind=_letter: w.x.resize(f"{kind}16", f"{kind}32", a))  # fmt: skip
 for _name in ("v_cvt_flr_i32_f32", "v_cvt_floor_i32_f32"):
     simple(_name, "i32", ("f32",), _floor_to)
 for _name in ("v_cvt_rpi_i32_f32", "v_cvt_nearest_i32_f32"):
@@ -642,10 +645,22 @@ _dot("v_dot4_i32_i8", "i")
 _dot("v_dot4_u32_u8", "u")
 
 
-@MEANINGS.of("v_dot2_f32_f16")
+def _half_of_source(w: Wave, number: int, half: int) -> str:
+    """One of the two values of a source as float64: halves, or bfloat16."""
+    name = f"src{number}"
+    if w.name.endswith("_f16"):
+        return _to(w, "f16", "f64", packed_source(w, name, "f16", number, half))
+    bits = packed_source(w, name, "u16", number, half)
+    if w.item.modifiers.get("neg_hi" if half else "neg_lo", 0) >> number & 1:
+        bits = w.x.op("u16", "xor", bits, w.x.const("u16", 0x8000))
+    high = w.x.op("u32", "shl", w.x.resize("u16", "u32", bits), w.x.const("u32", 16))
+    return _to(w, "f32", "f64", w.x.cast("u32", "f32", high))
+
+
+@MEANINGS.of("v_dot2_f32_f16", "v_dot2_f32_bf16")
 def _dot_halves(w: Wave) -> None:
     x, total = w.x, _to(w, "f32", "f64", w.source("src2", "f32"))
     for half in range(2):
-        a, b = (_to(w, "f16", "f64", packed_source(w, f"src{i}", "f16", i, half)) for i in range(2))
+        a, b = (_half_of_source(w, number, half) for number in range(2))
         total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
     w.result("f32", _to(w, "f64", "f32", total))

@@ -183,9 +183,7 @@ _SMALL = (
 def _place(w: Wave, kind: str) -> _Memory:
     """The memory that an access reaches."""
     if kind == "ds":
-        offset = w.x.const("u64", w.item.modifiers.get("offset", 0))
-        address = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
-        return _linear(w, "shared", w.x.op("u64", "add", address, offset))
+        return _linear(w, "shared", _shared_address(w, w.item.modifiers.get("offset", 0)))
     if kind == "buffer":
         buffer = Buffer.of(w)
         at = lambda byte, nbytes: buffer.at(w, byte, nbytes)
@@ -284,10 +282,15 @@ for _kind in ("global", "flat", "scratch", "buffer", "ds"):
 # -- two places of LDS
 
 
+def _shared_address(w: Wave, offset: int) -> str:
+    """The sum of an address and an offset, which has 32 bits: an address may be negative."""
+    address = w.lanes_of(w.item.operands["addr"])
+    return w.x.resize("u32", "u64", w.x.op("u32", "add", address, w.x.const("u32", offset)))
+
+
 def _two_places(w: Wave, words: int, stride: int) -> list[_Memory]:
-    base = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
     offsets = (w.item.modifiers[name] * 4 * words * stride for name in ("offset0", "offset1"))
-    return [_linear(w, "shared", w.x.op("u64", "add", base, w.x.const("u64", n))) for n in offsets]
+    return [_linear(w, "shared", _shared_address(w, offset)) for offset in offsets]
 
 
 def _pair(words: int, stride: int) -> None:

@@ -14,7 +14,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from treadle.emulate.amd import floating, matrix, memory, scalar, vector
+from treadle.emulate.amd import floating, indexed, matrix, memory, scalar, scalar_floats, vector
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
@@ -32,7 +32,7 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 
 __all__ = ["Kernel", "translate"]
 
-_MODULES = (floating, matrix, memory, scalar, vector)  # which give instructions their meanings
+_MODULES = (floating, indexed, matrix, memory, scalar, scalar_floats, vector)  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
