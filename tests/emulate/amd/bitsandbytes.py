@@ -31,9 +31,7 @@ NF4 = np.array(
         0.7229568362236023, 1.0,
     ], np.float32,
 )  # fmt: skip
-FP4 = np.array(
-    [0.0, 0.0052083333, 0.6666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25], np.float32
-)
+FP4 = np.array([0.0, 0.0052083333, 0.6666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25], np.float32)
 FP4 = np.concatenate([FP4, -FP4])
 TABLES = {1: FP4, 2: NF4}
 
@@ -100,12 +98,12 @@ def close(found: Array, expected: Array, kind: str, units: float = 2) -> None:
     )
 
 
-# -- filling ----------------------------------------------------------------------------------------
+# -- filling --------------------------------------------------------------------------------------
 
 
 def filling() -> Iterator[Case]:
     n, ones = 1000, random(1000)
-    expected: list[tuple[int, str, Array, Array]] = [
+    expected: list[tuple[int, str, Array, Any]] = [
         (0, "f", np.float32(2.5) * np.ones(n, np.float32), np.float32(2.5)),
         (1, "f", np.arange(n, dtype=np.float32), np.float32(0)),
         (2, "f", ones * ones[::-1], np.float32(0)),
@@ -122,13 +120,15 @@ def filling() -> Iterator[Case]:
         yield Case(symbol, 3, 128, [first, second, value, np.int64(n)], check)
 
 
-# -- quantisation -----------------------------------------------------------------------------------
+# -- quantisation ---------------------------------------------------------------------------------
 
 
 def code_of_8_bits() -> Array:
     """256 values between -1 and 1 in order, denser near 0."""
     half = np.sort(np.random.default_rng(3).random(127).astype(np.float32) ** 3)
-    return np.sort(np.concatenate([-half, half, np.float32([0.0, 1.0])])).astype(np.float32)
+    return np.sort(np.concatenate([-half, half, np.array([0.0, 1.0], np.float32)])).astype(
+        np.float32
+    )
 
 
 def dequantisation() -> Iterator[Case]:
@@ -171,7 +171,10 @@ def quantisation() -> Iterator[Case]:
             count = n if number == 0 else n // 2
 
             def check(
-                memory: list[Array], values: Array = values, block: int = block, number: int = number
+                memory: list[Array],
+                values: Array = values,
+                block: int = block,
+                number: int = number,
             ) -> None:
                 scales = np.array([np.abs(values[:block]).max(), np.abs(values[block:]).max()])
                 np.testing.assert_allclose(memory[2], scales, rtol=1e-6)
@@ -228,7 +231,7 @@ def product_to_half() -> Iterator[Case]:
     yield Case("kdequant_mm_int32_fp16ILi4ELi512E", 2, 512, arguments, check)
 
 
-# -- products ---------------------------------------------------------------------------------------
+# -- products -------------------------------------------------------------------------------------
 
 
 def products() -> Iterator[Case]:
@@ -254,7 +257,7 @@ def products() -> Iterator[Case]:
         yield Case(symbol, 2, 128, arguments, check, {32: -(-outer // 4), 64: -(-outer // 2)})
 
 
-# -- optimizers -------------------------------------------------------------------------------------
+# -- optimizers -----------------------------------------------------------------------------------
 
 _BETA1, _BETA2, _BETA3, _ALPHA, _EPS, _RATE, _STEP = 0.9, 0.99, 0.999, 5.0, 1e-6, 0.05, 3
 MOMENTUM, RMSPROP, ADAGRAD, LION, ADAM, ADEMAMIX = 1, 2, 4, 5, 0, 6

@@ -19,7 +19,7 @@ _CHOICES = (
 )  # fmt: skip
 _KERNEL = """
 target triple = "amdgcn-amd-amdhsa"
-@__oclc_ISA_version = internal addrspace(4) constant i32 {version}
+@__oclc_ISA_version = addrspace(4) constant i32 {version}
 declare i32 @llvm.amdgcn.workitem.id.x()
 declare {type} @{name}({types})
 define amdgpu_kernel void @k(ptr addrspace(1) %out, ptr addrspace(1) %a, ptr addrspace(1) %b) #0 {{

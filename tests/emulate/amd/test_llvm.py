@@ -8,15 +8,20 @@ from __future__ import annotations
 
 import random
 
+import llvmlite.binding as llvm
 import pytest
 from tests.emulate.amd.llvm import PROGRAM, assemble, disassemble, normal
 from tests.emulate.amd.samples import sample
 from tests.emulate.amd.test_decode import same
+from tests.render.test_amdgpu import FEW, PROGRAMS, compiled, lowered
 
+from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.operands import Kind
 from treadle.emulate.amd.table import CHIPS, rows, wave_sizes
 from treadle.emulate.amd.text import text
+from treadle.render.amdgpu import AMDGPURenderer
+from treadle.target import AMD_CHIPS, amd_target
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="llvm-mc-22 is not installed")
 
@@ -103,3 +108,48 @@ def test_instructions_of_every_row_have_llvms_text_and_are_assembled_to_themselv
     ]
     assert not moved
     assert sum(code is not None for code in again) > len(again) * 0.8
+
+
+def compiled_program(chip: str) -> bytes:
+    """The object file of one program's kernels, another one for each chip."""
+    target, name = amd_target(chip), random.Random(f"ours {chip}").choice(FEW)
+    source = AMDGPURenderer(target).render("k", lowered(PROGRAMS[name](), target), ())
+    return LLVMCompiler(target).compile(source)
+
+
+def instructions(object_file: bytes, chip: str) -> dict[bytes, Instruction]:
+    """The different instructions of an object's code."""
+    sections = llvm.ObjectFileRef.from_data(object_file).sections()
+    code = next(bytes(part.data()) for part in sections if part.name() in (b".text", ".text"))
+    found: dict[bytes, Instruction] = {}
+    at = 0
+    while at < len(code):
+        try:
+            one = decode(code, at, chip)
+        except DecodeError:
+            if chip != "gfx950":
+                raise
+            at += 8  # the table lacks some of its VOP3, which have no literals
+            continue
+        found.setdefault(one.code, one)
+        at += one.size
+    return found
+
+
+@pytest.mark.parametrize("chip", AMD_CHIPS)
+def test_the_code_of_our_kernels_is_what_llvm_reads_and_assembles_from_our_text(request, chip):
+    full = request.config.getoption("--full")
+    found = instructions(compiled(chip) if full else compiled_program(chip), chip)
+    chosen = sorted(found)
+    ours = [found[code] for code in chosen]
+    texts = disassemble(chosen, chip)
+    wrong = [
+        (one.code.hex(), text(one), shown)
+        for one, shown in zip(ours, texts, strict=True)
+        if not shown or not same(one, normal(shown))
+    ]
+    assert not wrong
+    for one, code in zip(ours, assemble([normal(text(one)) for one in ours], chip), strict=True):
+        if code is not None:
+            again = decode(code + bytes(8), 0, chip)
+            assert normal(text(again)) == normal(text(one))

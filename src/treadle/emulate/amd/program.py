@@ -32,7 +32,15 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 
 __all__ = ["Kernel", "translate"]
 
-_MODULES = (floating, indexed, matrix, memory, scalar, scalar_floats, vector)  # which give instructions their meanings
+_MODULES = (
+    floating,
+    indexed,
+    matrix,
+    memory,
+    scalar,
+    scalar_floats,
+    vector,
+)  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
@@ -44,7 +52,7 @@ _CONDITIONS = {
 _ENDS = ("s_endpgm", "s_endpgm_saved")
 _INDIRECT = ("s_setpc_b64", "s_swappc_b64")  # to an address that registers hold
 _JUMPS = ("s_branch", "s_call_b64", *_INDIRECT)  # what does not go on behind itself
-_LASTING_MODE = "denormals that the next basic block treats in another way than the kernel's first"
+_LASTING_MODE = "a mode that the kernel's first basic block does not have and the next one would"
 _BARRIERS = ("s_barrier", "s_barrier_wait")
 
 
@@ -188,7 +196,7 @@ class _Translator:
         for number, block in enumerate(self._blocks, 1):
             self._flow.begin(number)
             self._w.enter()
-            self._w.mode = self._mode
+            self._w.mode, self._w.index_mode = self._mode, 0
             self._write(number, block)
         symbol = "amd_" + hashlib.sha256("\n".join(e.lines).encode()).hexdigest()[:16]
         return Translation(
@@ -270,7 +278,7 @@ class _Translator:
             site = self._site(address)
             name = canonical(item.operation)
             ends_block = name in _CONDITIONS or name in _JUMPS or name in _BARRIERS
-            if ends_block and self._w.mode != self._mode:
+            if ends_block and self._has_lasting_mode():
                 self._illegal(site, _LASTING_MODE)
                 return
             if name in _CONDITIONS or name == "s_branch":
@@ -295,11 +303,14 @@ class _Translator:
                 why = str(error) if isinstance(error, Unsupported) else f"{error!r}"
                 self._illegal(site, why)
                 return
-        if self._w.mode != self._mode:
+        if self._has_lasting_mode():
             self._illegal(self._site(block.end), _LASTING_MODE)
             return
         self._w.registers.leave()
         self._flow.go(number, self._numbers[block.end])
+
+    def _has_lasting_mode(self) -> bool:
+        return self._w.mode != self._mode or bool(self._w.index_mode)
 
     def _instruction(self, address: int, item: Instruction) -> None:
         w = self._w
@@ -311,7 +322,7 @@ class _Translator:
         self._single(address, item)
 
     def _single(self, address: int, item: Instruction) -> None:
-        meaning = MEANINGS.find(item.operation)
+        meaning = MEANINGS.find(indexed.indexed_name(item.operation, self._w.index_mode))
         if meaning is None:
             raise Unsupported(f"{item.operation} has no meaning here")
         self._w.begin(item, address)

@@ -55,6 +55,7 @@ class Wave:
         self.mask_kind = f"u{self.width}"
         self.lanes = ""  # that the instruction writes
         self.name, self.address = "", 0
+        self.index_mode = 0  # which operands are registers behind others: see indexed
         self._held: list[tuple[str, str]] | None = None
         self._spread: dict[str, str] = {}
 
