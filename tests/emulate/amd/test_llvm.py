@@ -12,7 +12,7 @@ import llvmlite.binding as llvm
 import pytest
 from tests.emulate.amd.llvm import PROGRAM, assemble, disassemble, normal
 from tests.emulate.amd.samples import sample
-from tests.emulate.amd.test_decode import same
+from tests.emulate.amd.test_decode import OTHER_TEXT, same
 from tests.render.test_amdgpu import FEW, PROGRAMS, compiled, lowered
 
 from treadle.compile.llvm import LLVMCompiler
@@ -59,11 +59,15 @@ def name(shown: str) -> str:
 
 
 def is_llvms_exception(found: Instruction) -> bool:
-    """Atomics of gfx940 that return to an accumulator: LLVM's disassembler refuses most of them."""
-    result = found.operands.get("vdst")
-    return (
-        found.row.name.endswith("_RTN_gfx940") and result is not None and result.kind is Kind.AGPR
-    )
+    """What LLVM's disassembler refuses, though AMD's manuals have it.
+
+    These are most atomics of gfx940 that return to an accumulator, and scalar loads of three words
+    to the last TTMP registers, of which LLVM wants eight.
+    """
+    kinds = {name: one.kind for name, one in found.operands.items()}
+    if found.row.name.endswith("_RTN_gfx940"):
+        return kinds.get("vdst") is Kind.AGPR
+    return found.operation.endswith("_load_b96") and kinds.get("sdst") is Kind.TTMP
 
 
 @pytest.mark.parametrize("chip", CHIPS)
@@ -99,7 +103,11 @@ def test_instructions_of_every_row_have_llvms_text_and_are_assembled_to_themselv
         if shown is None or ("DP ALU" not in shown and not same(one, normal(shown)))
     ]
     assert not wrong
-    clean = [one for one, shown in zip(found, texts, strict=True) if shown and "/*" not in shown]
+    clean = [
+        one
+        for one, shown in zip(found, texts, strict=True)
+        if shown and "/*" not in shown and not OTHER_TEXT.match(normal(shown))
+    ]
     again = assemble([normal(text(one)) for one in clean], chip)
     moved = [
         (one.code.hex(), text(one), code and code.hex())
@@ -150,6 +158,6 @@ def test_the_code_of_our_kernels_is_what_llvm_reads_and_assembles_from_our_text(
     ]
     assert not wrong
     for one, code in zip(ours, assemble([normal(text(one)) for one in ours], chip), strict=True):
-        if code is not None:
+        if code is not None and not OTHER_TEXT.match(text(one)):
             again = decode(code + bytes(8), 0, chip)
             assert normal(text(again)) == normal(text(one))

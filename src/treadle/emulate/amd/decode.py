@@ -221,8 +221,13 @@ def _formats_fit(row: Row, word: int) -> bool:
 
 
 def _takes_literal(row: Row, generation: int) -> bool:
-    """Whether 4 bytes may follow: never behind memory instructions, nor behind VOP3 of gfx9."""
-    if row.encoding.startswith(("MUBUF", "MTBUF", "VBUFFER")):
+    """Whether 4 bytes may follow: not behind memory instructions, DPP or names of barriers.
+
+    Nor do they behind VOP3 of generation 9.
+    """
+    if row.encoding.startswith(("MUBUF", "MTBUF", "VBUFFER")) or "_DPP" in row.encoding:
+        return False
+    if "SplitBarrier" in row.classes.values():
         return False
     return generation > 9 or not row.encoding.startswith("VOP3")
 

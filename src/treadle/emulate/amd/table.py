@@ -119,7 +119,7 @@ class Row:
     def has_unsigned_offset(self) -> bool:
         """Whether an offset of 24 bits is that into a buffer, which is never negative."""
         return "offset" in self.classes and self.operation.startswith(
-            ("buffer_", "tbuffer_", "s_buffer_")
+            ("buffer_", "tbuffer_", "s_buffer_", "s_atc_probe_buffer")
         )
 
     @cached_property

@@ -141,7 +141,8 @@ def _scalar_offset_modifier(of: Instruction, number: int) -> str:
 
 
 def _optional_scalar_offset(of: Instruction, number: int) -> str:
-    return _scalar_offset_modifier(of, number) if number else ""
+    is_shown = number or generation(of.chip) == 12
+    return _scalar_offset_modifier(of, number) if is_shown else ""
 
 
 _CACHE_BITS = {
