@@ -30,6 +30,8 @@ OTHER_TEXT = re.compile(
     r"|v_cvt_pk_(fp8|bf8)_f32_e64_dpp"
     # LLVM 22 prints the bits of a constant that it has not decoded, or of more than the literal.
     r"|v_fmac_f(16|32)_e64_dpp|v_dot2_(bf16|f16)_(bf16|f16)"
+    # LLVM 22 assembles src_scc to another number here.
+    r"|s_barrier_(join|signal)"
     # LLVM 22 prints no sign or absolute value of a second source that is an integer.
     r"|v_cvt_sr_(fp8|bf8)_f32"
     # FP8 by SDWA: LLVM 22 prints a negated source as one whose sign is extended.
