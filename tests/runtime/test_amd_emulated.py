@@ -12,6 +12,8 @@ import pytest
 from treadle import Context, Device, Tensor, TinyJit, dtypes
 from treadle.errors import DeviceError
 
+from ..emulate.amd.conftest import compile_for
+from ..emulate.amd.test_calls import ITEMS, PRIVATE, private_result
 from .contract.kernels import COUNT, Kernel, get, put
 
 if sys.platform != "linux" or Device["CPU"].target.arch != "x86_64":
@@ -21,6 +23,7 @@ from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd import EmulatedKFD
 from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.engine.host_code import compile_for_host
+from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.hardware.amd import KFD, AMDDevice, target_of
 
 CHIPS = ("gfx1100", "gfx1030", "gfx1201", "gfx90a", "gfx942")
@@ -86,6 +89,34 @@ def test_kernels_pass_their_checks(amd):
     np.testing.assert_allclose(found, np.ones(3), rtol=1e-5)
     with Context(CHECK_INDEX=1), pytest.raises(IndexError, match="40"):
         x[Tensor(np.array([3, 40], np.int32), device=amd)].numpy()
+
+
+def test_products_that_are_rounded_to_halves_keep_the_sign_of_zero(amd):
+    a = np.array([-0.0, 0.0, -2.0, 3.0] * 75, np.float32)
+    b = np.array([1.0, -1.0, 0.0, -0.0] * 75, np.float32)
+    for kinds in ((np.float16, np.float16), (np.float32, np.float32), (np.float16, np.float32)):
+        x, y = (Tensor(v.astype(kind), device=amd) for v, kind in zip((a, b), kinds, strict=True))
+        found = (x.float() * y.float()).half().numpy()
+        assert not found.any()
+        assert np.signbit(found).all()
+
+
+@pytest.mark.parametrize("uses_aql", [False, True], ids=["PM4", "AQL"])
+def test_work_items_have_scratch_memory_of_their_own(amd, uses_aql):
+    chip, platform = Device[amd].target.cpu, EmulatedPlatform()
+    EmulatedKFD(platform, [chip], Executor(compile_for_host))
+    target = lambda node: target_of(node, None, True)
+    if chip == "gfx942" and not uses_aql:
+        pytest.skip("a GPU of several partitions takes AQL alone")
+    runtime = AMDDevice("AMD", KFD(platform), 0, target, uses_aql=uses_aql)
+    data = RNG.integers(0, 1 << 31, (ITEMS, 16)).astype(np.uint32)
+    entry = Entry("k", ITEMS // 128, 128, (Slot(0, 4 * ITEMS, True), Slot(1, data.nbytes, True)))
+    library = runtime.load(compile_for(chip, PRIVATE), [entry])
+    out, given = put(runtime, np.zeros(ITEMS, np.uint32)), put(runtime, data)
+    runtime.run([Launch(library.phases, [out.argument, given.argument], [])])
+    with np.errstate(over="ignore"):
+        expected = [private_result(n, data[n]) for n in range(ITEMS)]
+    np.testing.assert_array_equal(get(runtime, out, np.uint32), expected)
 
 
 # -- replay ---------------------------------------------------------------------------------------

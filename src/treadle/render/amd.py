@@ -15,8 +15,8 @@ from ..lower.linearize import Phase, param_bytes
 from ..target import Target
 
 __all__ = [
-    "ALL_ROWS", "DPP", "LANES_OF_OTHER_ROW", "SWAP_16", "has_narrow_offset", "is_rounded_product",
-    "masked_indices", "steps_of", "wave_of",
+    "ALL_ROWS", "DPP", "LANES_OF_OTHER_ROW", "SWAP_16", "factors_of_halves", "has_narrow_offset",
+    "is_rounded_product", "masked_indices", "steps_of", "wave_of",
 ]  # fmt: skip
 
 _QUAD_PERM_1, _QUAD_PERM_2, _ROW_HALF_MIRROR, _ROW_MIRROR = 0xB1, 0x4E, 0x141, 0x140
@@ -60,17 +60,24 @@ def has_narrow_offset(memory: Node, index: Node, masked: frozenset[Node]) -> boo
 
 
 def is_rounded_product(node: Node) -> bool:
-    """Whether a node rounds a product of float32 to float16.
+    """Whether a node rounds a product of float32 to float16, whose factors were not both halves.
 
     LLVM up to 22 makes a fused product with the sum +0 of that, and loses the sign of -0. It does
-    not where something stands between, or where both factors were halves and stay so.
+    not where something stands between, or in a product of halves.
     """
+    return _rounds_product(node) and not factors_of_halves(node)
+
+
+def factors_of_halves(node: Node) -> list[Node]:
+    """The two halves whose product, of float32, a node rounds to float16; [] if there are none."""
+    if not _rounds_product(node):
+        return []
+    found = [operand(factor) for factor in operand(node).src if factor.op is Op.CAST]
+    return found if [factor.dtype for factor in found] == [node.dtype] * 2 else []
+
+
+def _rounds_product(node: Node) -> bool:
     if node.op is not Op.CAST or node.dtype.scalar is not dtypes.float16:
         return False
     product = operand(node)
-    is_product = product.op is Op.MUL and product.dtype.scalar is dtypes.float32
-    return is_product and not all(map(_was_half, product.src))
-
-
-def _was_half(node: Node) -> bool:
-    return node.op is Op.CAST and operand(node).dtype.scalar is dtypes.float16
+    return product.op is Op.MUL and product.dtype.scalar is dtypes.float32

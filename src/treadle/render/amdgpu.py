@@ -26,7 +26,9 @@ from .amd import (
     DPP,
     LANES_OF_OTHER_ROW,
     SWAP_16,
+    factors_of_halves,
     has_narrow_offset,
+    is_rounded_product,
     masked_indices,
     steps_of,
     wave_of,
@@ -134,10 +136,22 @@ class _AMDGPUFunction(WorkgroupFunction):
     # -- arithmetic -----------------------------------------------------------------------------
 
     def _alu(self, node: Node) -> str:
+        if is_rounded_product(node):
+            return self._rounded_product(node)
+        if halves := factors_of_halves(node):
+            a, b = map(self.value, halves)
+            return self.emit(f"fmul {type_name(node.dtype)} {a}, {b}")
         if not meets_zeros(node):
             return super()._alu(node)
         first, last = (self.value(s) for s in node.src)
         return super()._extreme(node.op, node.dtype, first, last, False)
+
+    def _rounded_product(self, node: Node) -> str:
+        product = operand(node)
+        kind = type_name(product.dtype)
+        name = f"llvm.canonicalize.{mangled(product.dtype)}"
+        value = self.call(product.dtype, name, [(kind, self.value(product))])
+        return self.emit(f"fptrunc {kind} {value} to {type_name(node.dtype)}")
 
     def _extreme(self, op: Op, dtype: DType, a: str, b: str, b_is_number: bool) -> str:
         if not dtype.is_float:

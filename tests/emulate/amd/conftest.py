@@ -23,7 +23,9 @@ from treadle.schedule.passes import schedule
 from treadle.target import amd_target
 
 PAGE = 4096
+WAVES = 24  # that have scratch memory at a time
 BASE = 0x7_0000_0000
+PACKET = struct.Struct("<6H5IQQ16x")  # an AQL dispatch packet, which kernels may read
 
 
 class Machine:
@@ -55,11 +57,24 @@ class Machine:
         image, base = loaded
         kernel = image.kernels[name]
         d = kernel.descriptor
+        kernargs = kernargs.ljust(-(-len(kernargs) // 4) * 4, b"\0")
         segment = self.put(kernargs.ljust(d.kernarg_bytes, b"\0"), Permission.READ)
-        words = []
+        items = [n * size for n, size in zip(groups, workgroup, strict=True)]
+        packet = PACKET.pack(
+            2, 3, *workgroup, 0, *items, d.private_bytes, d.group_bytes, base + kernel.at, segment
+        )
+        words, scratch_wave = [], d.private_bytes * kernel.wave
+        scratch = self.put(b"\xff" * scratch_wave * WAVES)
+        neighbours = kernel.wave.bit_length() - 4  # as a power of two, times 8
+        given = {
+            "kernarg_segment_ptr": segment, "flat_scratch_init": scratch,
+            "dispatch_ptr": self.put(packet, Permission.READ),
+            # Records for each lane, words in turn, and no limit.
+            "private_segment_buffer": scratch | 1 << 63 | 0xFFFFFFFF << 64
+            | (neighbours << 21 | 1 << 23 | 2 << 28) << 96,
+        }  # fmt: skip
         for what, count in d.user_sgprs:
-            value = segment if what == "kernarg_segment_ptr" else 0
-            words += [value >> 32 * i & 0xFFFFFFFF for i in range(count)]
+            words += [given.get(what, 0) >> 32 * i & 0xFFFFFFFF for i in range(count)]
         count, first = d.preloaded
         data = kernargs.ljust(4 * (first + count), b"\0")
         words += np.frombuffer(data, np.uint32)[first : first + count].tolist()
@@ -67,8 +82,7 @@ class Machine:
         self._execute(
             Dispatch(
                 self.chip, base + kernel.entry, d.rsrc1, d.rsrc2, d.rsrc3, tuple(words), workgroup,
-                tuple(n * size for n, size in zip(groups, workgroup, strict=True)),
-                d.group_bytes, 0, d.private_bytes * kernel.wave, kernel.wave, self.space,
+                tuple(items), d.group_bytes, 0, scratch_wave, WAVES, kernel.wave, self.space,
             )
         )  # fmt: skip
 

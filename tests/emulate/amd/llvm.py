@@ -9,6 +9,7 @@ import subprocess
 from treadle.emulate.amd.table import generation
 
 PROGRAM = shutil.which("llvm-mc-22")
+_MOST = 4096  # codes that the markers between them tell apart
 
 
 def features(chip: str) -> list[str]:
@@ -24,6 +25,8 @@ def disassemble(codes: list[bytes], chip: str) -> list[str | None]:
     Numbered s_nop stand between, by which the answer is taken apart. The program is started anew
     where it crashes, which it does on some instructions: the text of these is "".
     """
+    if len(codes) > _MOST:
+        return disassemble(codes[:_MOST], chip) + disassemble(codes[_MOST:], chip)
     lines = []
     for number, code in enumerate(codes):
         lines.append(f"[{','.join(map(hex, code))}]")
@@ -58,3 +61,32 @@ def normal(text: str) -> str:
     text = re.sub(r"/\*.*?\*/", "", text.split("//")[0])
     text = re.sub(r"hwreg\(\w+", "hwreg(*", re.sub(r" format:\S+", "", text))
     return re.sub(r"\s+", " ", text).strip()
+
+
+def assemble(texts: list[str], chip: str) -> list[bytes | None]:
+    """The code of each text; None where LLVM refuses it.
+
+    The texts are numbered by lines of their own, which LLVM's output repeats.
+    """
+    source = "\n".join(f"{text}\ns_nop {number & 0xFFFF}" for number, text in enumerate(texts))
+    ran = subprocess.run(
+        [str(PROGRAM), "--show-encoding", "--triple=amdgcn", f"-mcpu={chip}", *features(chip)],
+        input=source,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    found: list[bytes | None] = []
+    last: bytes | None = None
+    for line in ran.stdout.splitlines():
+        shown = re.search(r"encoding: \[([^\]]*)\]", line)
+        if re.match(r"\s*s_nop ", line) and shown:
+            number = int(line.split()[1], 0)
+            if number == len(found) & 0xFFFF:
+                found.append(last)
+                last = None
+                continue
+        if shown:
+            last = bytes(int(byte, 0) for byte in shown[1].split(","))
+    assert len(found) == len(texts)
+    return found

@@ -1,6 +1,7 @@
 """AMD's instruction encodings, as LLVM's TableGen dump has them, to the package's table.
 
     python -m tests.emulate.amd.make_table ENCODINGS.json.gz
+    python -m tests.emulate.amd.make_lacking
 
 ENCODINGS holds, for each instruction, a list of its bits by name: 15 MB of text, which takes 0.3 s
 to read. The package's form says the same in a fifth: the fixed bits as two numbers (`mask`,
@@ -100,7 +101,7 @@ def compact(source: dict[str, Any]) -> dict[str, Any]:
             ]
         )
     return {
-        "meta": source["meta"],
+        "meta": {**source["meta"], "lacking": {chip: [] for chip in source["meta"]["chips"]}},
         "fields": layouts.values,
         "operands": operands.values,
         "predicates": predicates.values,

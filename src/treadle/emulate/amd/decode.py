@@ -35,6 +35,10 @@ _WITH_ACCUMULATOR = 10  # the width of a field that has that bit
 _DATA = {"vdst", "vdata", "data0"}
 # The field `fi` of a DPP8 instruction is its source field, which says DPP8 by one of two numbers.
 _DPP8 = {0xE9: 0, 0xEA: 1}
+_PARTS_OF_WORDS = ("v_dot4_", "v_dot8_")  # products of bytes: there are no halves to select
+_OFFSET_SIGN = 23  # the sign of an offset of 24 bits
+# Fields whose numbers from here on mean nothing: parts of registers in SDWA.
+_RESERVED = {"dst_sel": 7, "src0_sel": 7, "src1_sel": 7, "dst_unused": 3}
 
 
 class DecodeError(Exception):
@@ -139,9 +143,13 @@ class Decoder:
         size = row.size
         literal = None
         if any(f.of.place is Place.SOURCE and f.read(word) == LITERAL for f in row.registers):
+            if not _takes_literal(row, self._generation):
+                return None
             constant = next((f for f in row.fields if f.name == "imm"), None)
             literal = constant.read(word) if constant else word >> 8 * size & 0xFFFFFFFF
             size += 0 if constant else 4
+        if word & row.stray:
+            return None
         addresses = _addresses(row, word, self._generation)
         if size + addresses > len(here):
             return None
@@ -155,6 +163,8 @@ class Decoder:
             _add_addresses(operands, row, here[size : size + addresses])
             size += addresses
         _spread(row, operands, modifiers)
+        if modifiers.get("op_sel") and row.operation.startswith(_PARTS_OF_WORDS):
+            return None
         found = Instruction(
             offset,
             size,
@@ -178,6 +188,8 @@ class Decoder:
                 accumulator = f.read(word) & 1 << _WITH_ACCUMULATOR - 1
         for f in row.registers:
             number = f.read(word)
+            if f.is_tagged and not number & 256:
+                return None
             if f.llvm_class.startswith("KImm"):
                 found = literal_operand(number, f.of)
             elif f.of.mask and self._wave_size == 32:
@@ -208,6 +220,18 @@ def _formats_fit(row: Row, word: int) -> bool:
     return len(formats) == 2 and f"_{'_'.join(formats)}_" in row.name
 
 
+def _takes_literal(row: Row, generation: int) -> bool:
+    """Whether 4 bytes may follow: not behind memory instructions, DPP or names of barriers.
+
+    Nor do they behind VOP3 of generation 9.
+    """
+    if row.encoding.startswith(("MUBUF", "MTBUF", "VBUFFER")) or "_DPP" in row.encoding:
+        return False
+    if "SplitBarrier" in row.classes.values():
+        return False
+    return generation > 9 or not row.encoding.startswith("VOP3")
+
+
 def _addresses(row: Row, word: int, generation: int) -> int:
     """How many bytes of further addresses follow an image instruction."""
     if row.encoding != "MIMG" or generation not in (10, 11):
@@ -228,6 +252,16 @@ def _numbers(row: Row, word: int) -> dict[str, int] | None:
         if numbers["fi"] not in _DPP8:
             return None
         numbers["fi"] = _DPP8[numbers["fi"]]
+    if row.has_unsigned_offset and numbers["offset"] >> _OFFSET_SIGN:
+        return None
+    if any(numbers.get(name, 0) >= end for name, end in _RESERVED.items()):
+        return None
+    if row.encoding.startswith("VOP3") and any(
+        numbers[f.name] & 3
+        for f in row.numbers
+        if f.name.endswith("_modifiers") and f.llvm_class.startswith("Int")
+    ):
+        return None  # integers have no sign to change
     if row.classes.get("cpol", "").startswith("CPol_GLC"):
         numbers["cpol"] = numbers.get("cpol", 0) | 1
     return numbers

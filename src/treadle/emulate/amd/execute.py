@@ -76,18 +76,18 @@ class Executor:
             raise KernelFault(str(fault)) from fault
 
     def _program(self, dispatch: Dispatch) -> Program[Translation]:
-        local = dispatch.scratch_wave // dispatch.wave
+        scratch = dispatch.scratch_wave, dispatch.scratch_waves
         space, user = dispatch.space, len(dispatch.user_sgprs)
         code = _fingerprint(dispatch)
         known = self._programs.get((space, dispatch.program))
         if known is None or known.code != code:
             known = self._programs[space, dispatch.program] = _Known(code, {})
-        key = dispatch.wave, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, local
+        key = dispatch.wave, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, *scratch
         found = known.programs.get(key)
         if found is None:
             kernel = Kernel(
                 dispatch.chip, dispatch.wave, lambda address: _code(space, address),
-                dispatch.program, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, local,
+                dispatch.program, dispatch.rsrc1, dispatch.rsrc2, user, dispatch.lds, *scratch,
             )  # fmt: skip
             found = known.programs[key] = Program(
                 front_end(dispatch.wave), lambda _: translate(kernel), self._compile_ir,

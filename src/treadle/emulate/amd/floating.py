@@ -444,7 +444,10 @@ def _div_scale(kind: str) -> None:
             x.compare(kind, "one", v, zero),
         )
         apart = x.compare("i32", "sge", x.op("u32", "sub", en, ed), flag(far))
-        quotient = is_tiny(x.op(kind, "fdiv", n, d))
+        # A quotient that even rounds to 0 is scaled, too: the last step rounds it, and only once.
+        least = x.const(kind, 2.0 ** (1 - _BIAS[kind]))
+        size = x.call(kind, "fabs", x.op(kind, "fdiv", n, d))
+        quotient = x.compare(kind, "olt", size, least)
         reciprocal = is_tiny(x.op(kind, "fdiv", x.const(kind, 1.0), d))
         bad = x.either(x.compare(kind, "oeq", n, zero), x.compare(kind, "oeq", d, zero))
         up, down = _scale(w, kind, a, step), _scale(w, kind, a, -step)
@@ -474,12 +477,35 @@ def _div_fmas(kind: str) -> None:
     @MEANINGS.of(f"v_div_fmas_{kind}")
     def meaning(w: Wave) -> None:
         a, b, c = (w.source(f"src{i}", kind) for i in range(3))
-        step = 64 if kind == "f32" else 128
+        step = _SCALES[kind][1]
         value = w.x.call(kind, "fma", a, b, c)
         # What was scaled tells which way: a quotient that is large was made smaller.
         large = w.x.compare("u32", "ugt", _exponent(w, kind, c), w.x.const("u32", _BIAS[kind]))
-        moved = w.x.select(kind, large, _scale(w, kind, value, step), _scale(w, kind, value, -step))
+        small = _smaller(w, kind, (a, b, c), value, step)
+        moved = w.x.select(kind, large, _scale(w, kind, value, step), small)
         w.result(kind, w.x.select(kind, w.mask_lanes(VCC), moved, value))
+
+
+def _smaller(w: Wave, kind: str, of: tuple[str, str, str], value: str, step: int) -> str:
+    """(a * b + c) * 2**-step, rounded once, where c is nearly the sum, as in a division.
+
+    `value` is the sum, rounded. Rounding it again, to a subnormal number, is wrong only where it
+    lies in the middle of two of them and the sum itself does not.
+    """
+    x = w.x
+    a, b, c = of
+    # The difference is exact, and so is the sign of what the sum was rounded by.
+    rounding = x.call(kind, "fma", a, b, x.op(kind, "fsub", c, value))
+    found = _scale(w, kind, value, -step)
+    distance = x.op(kind, "fsub", value, _scale(w, kind, found, step))
+    half = 2.0 ** (step - _BIAS[kind] - _FRACTION[kind])
+    middle = x.compare(kind, "oeq", x.call(kind, "fabs", distance), x.const(kind, half))
+    zero, least = x.const(kind, 0.0), 2.0 ** (1 - _BIAS[kind] - _FRACTION[kind])
+    for how, step_away in (("ogt", least), ("olt", -least)):
+        further = x.both(*(x.compare(kind, how, v, zero) for v in (distance, rounding)))
+        away = x.op(kind, "fadd", found, x.const(kind, step_away))
+        found = x.select(kind, x.both(middle, further), away, found)
+    return found
 
 
 def _div_fixup(kind: str) -> None:
@@ -496,7 +522,9 @@ def _div_fixup(kind: str) -> None:
         inf, zero = x.const(kind, math.inf), x.const(kind, 0.0)
         is_zero = [x.compare(kind, "oeq", v, zero) for v in size]
         is_inf = [x.compare(kind, "oeq", v, inf) for v in size]
-        value = signed(size[0])
+        # Of numbers, only steps that overflow make a quotient that is none.
+        none = x.compare(kind, "uno", size[0], size[0])
+        value = signed(x.select(kind, none, inf, size[0]))
         if kind != "f16":
             least = {"f32": -150, "f64": -1075}[kind]
             apart = x.op("u32", "sub", _exponent(w, kind, n), _exponent(w, kind, d))
@@ -573,6 +601,9 @@ def _nearest_to(w: Wave, a: str) -> str:
     return _floor_to(w, half)
 
 
+for _letter in "iu":
+    simple(f"v_cvt_{_letter}32_{_letter}16", f"{_letter}32", (f"{_letter}16",),
+           lambda w, a, kind=_letter: w.x.resize(f"{kind}16", f"{kind}32", a))  # fmt: skip
 for _name in ("v_cvt_flr_i32_f32", "v_cvt_floor_i32_f32"):
     simple(_name, "i32", ("f32",), _floor_to)
 for _name in ("v_cvt_rpi_i32_f32", "v_cvt_nearest_i32_f32"):
@@ -614,10 +645,22 @@ _dot("v_dot4_i32_i8", "i")
 _dot("v_dot4_u32_u8", "u")
 
 
-@MEANINGS.of("v_dot2_f32_f16")
+def _half_of_source(w: Wave, number: int, half: int) -> str:
+    """One of the two values of a source as float64: halves, or bfloat16."""
+    name = f"src{number}"
+    if w.name.endswith("_f16"):
+        return _to(w, "f16", "f64", packed_source(w, name, "f16", number, half))
+    bits = packed_source(w, name, "u16", number, half)
+    if w.item.modifiers.get("neg_hi" if half else "neg_lo", 0) >> number & 1:
+        bits = w.x.op("u16", "xor", bits, w.x.const("u16", 0x8000))
+    high = w.x.op("u32", "shl", w.x.resize("u16", "u32", bits), w.x.const("u32", 16))
+    return _to(w, "f32", "f64", w.x.cast("u32", "f32", high))
+
+
+@MEANINGS.of("v_dot2_f32_f16", "v_dot2_f32_bf16")
 def _dot_halves(w: Wave) -> None:
     x, total = w.x, _to(w, "f32", "f64", w.source("src2", "f32"))
     for half in range(2):
-        a, b = (_to(w, "f16", "f64", packed_source(w, f"src{i}", "f16", i, half)) for i in range(2))
+        a, b = (_half_of_source(w, number, half) for number in range(2))
         total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
     w.result("f32", _to(w, "f64", "f32", total))

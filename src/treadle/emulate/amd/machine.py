@@ -3,6 +3,7 @@
 Vector registers are v0 to v255 and a0 to a255 (accumulators of CDNA), 32 bits in each lane. Scalar
 registers are s0 to s123, named by the number that they have as operands: VCC is s106 and s107,
 TTMP0 is s108. `exec` is the core's mask; waves of 32 lanes keep EXEC_HI as a scalar of its own.
+FLAT_SCRATCH is s102 and s103 before gfx10, and later not among them.
 """
 
 from __future__ import annotations
@@ -10,17 +11,22 @@ from __future__ import annotations
 from functools import cache
 
 from treadle.emulate.simt.front_end import FaultFacts, FrontEnd
-from treadle.emulate.simt.machine import Fault, Machine
+from treadle.emulate.simt.machine import Fault, Machine, Windows
 from treadle.emulate.simt.registers import Place
 
-__all__ = ["ILLEGAL", "SCALARS", "VCC", "front_end", "places"]
+__all__ = [
+    "ILLEGAL", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP9", "VCC", "WINDOW", "front_end",
+    "places",
+]  # fmt: skip
 
 VCC, _TTMP = 106, 108
 SCALARS, VECTORS = 124, 256
 TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
 _MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
-_OTHERS = ("m0", "scc", "exec_hi")
+_OTHERS = ("m0", "scc", "exec_hi", "flat_scratch_lo", "flat_scratch_hi")
+# Where generic addresses of shared and of scratch memory begin, as the driver says as well.
+SHARED, PRIVATE, WINDOW = 1 << 48, 2 << 48, 1 << 32
 
 
 @cache
@@ -51,6 +57,7 @@ def front_end(width: int) -> FrontEnd:
         _machine(width),
         symbols=("treadle_simt_host",),
         faults={ILLEGAL: _illegal},
+        windows=Windows(SHARED, WINDOW, PRIVATE, WINDOW),
     )
 
 

@@ -1,9 +1,18 @@
-"""Memory: scalar loads, global, flat, scratch and LDS accesses of lanes, and atomics."""
+"""Memory: scalar loads; global, flat, scratch, LDS and buffer accesses of lanes; atomics.
+
+Scratch memory is the core's local memory where a register of the hardware's says where it is. On
+other chips it is memory like any, in which lanes have every other word (see buffers).
+"""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from treadle.emulate.amd.buffers import Buffer, swizzled
+from treadle.emulate.amd.machine import PRIVATE
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.vector import gather
@@ -88,32 +97,79 @@ def _address(w: Wave, space: str) -> str:
     return x.op("u64", "add", address, offset)
 
 
-def _pieces(words: int) -> list[tuple[int, int]]:
+@dataclass(frozen=True)
+class _Memory:
+    """What an access reaches: `at(byte, nbytes)` gives addresses from its `byte` on, and a mask.
+
+    Lanes that the mask leaves out load 0; without one all load that act. `is_whole` says that bytes
+    which follow each other do so in memory. `private`, an i32, tells that each lane has memory of
+    its own: nobody can race for that.
+    """
+
+    space: str
+    at: Callable[[int, int], tuple[str, str]]
+    is_whole: bool = True
+    private: str = ""
+
+
+@contextlib.contextmanager
+def _privately(w: Wave, memory: _Memory) -> Iterator[None]:
+    if memory.private:
+        w.e.do(f"store i32 {memory.private}, ptr {w.e.block_field('strong')}")
+    yield
+    if memory.private:
+        w.e.do(f"store i32 0, ptr {w.e.block_field('strong')}")
+
+
+def _pieces(memory: _Memory, words: int) -> list[tuple[int, int]]:
     """First words and counts of accesses that the core makes at a time: 3 are 2 and 1."""
+    if not memory.is_whole:
+        return [(word, 1) for word in range(words)]
     return [(0, 2), (2, 1)] if words == 3 else [(0, words)]
 
 
-def _load_words(w: Wave, space: str, address: str, words: int) -> list[str]:
-    found: list[str] = []
-    for first, count in _pieces(words):
-        at = w.x.op("u64", "add", address, w.x.const("u64", 4 * first))
-        found += load(w.e, space, at, 32, count)
-    return found
+def _load(w: Wave, memory: _Memory, first: int, bits: int, count: int = 1) -> list[str]:
+    """Elements from the access's byte `first` on."""
+    at, mask = memory.at(first, bits // 8 * count)
+    with _privately(w, memory):
+        found = load(w.e, memory.space, at, bits, count, mask)
+    return [_where(w, mask, bits, value) for value in found]
 
 
-def _store_words(w: Wave, space: str, address: str, values: Sequence[str]) -> None:
-    for first, count in _pieces(len(values)):
-        at = w.x.op("u64", "add", address, w.x.const("u64", 4 * first))
-        store(w.e, space, at, 32, values[first : first + count])
+def _where(w: Wave, mask: str, bits: int, value: str) -> str:
+    """What was loaded where a mask holds, and 0 elsewhere."""
+    kind = f"u{bits}"
+    return w.x.select(kind, w.e.as_lanes(mask), value, w.x.const(kind, 0)) if mask else value
+
+
+def _store(w: Wave, memory: _Memory, first: int, bits: int, values: Sequence[str]) -> None:
+    at, mask = memory.at(first, bits // 8 * len(values))
+    with _privately(w, memory):
+        store(w.e, memory.space, at, bits, values, mask)
+
+
+def _load_words(w: Wave, memory: _Memory, words: int) -> list[str]:
+    pieces = _pieces(memory, words)
+    return [v for first, count in pieces for v in _load(w, memory, 4 * first, 32, count)]
+
+
+def _store_words(w: Wave, memory: _Memory, values: Sequence[str]) -> None:
+    for first, count in _pieces(memory, len(values)):
+        _store(w, memory, 4 * first, 32, values[first : first + count])
 
 
 def _set_words(w: Wave, values: Sequence[str]) -> None:
     for part, value in enumerate(values):
-        w.set_vector(w.item.operands["vdst"], value, part)
+        w.set_vector(w.item.operands[_loaded(w)], value, part)
+
+
+def _loaded(w: Wave) -> str:
+    """The operand that a load sets: buffer instructions have one for loads and stores."""
+    return "vdst" if "vdst" in w.item.operands else "vdata"
 
 
 _SPACES = {"global": "global", "flat": "generic", "scratch": "local"}
-_DATA = {"global": "vdata", "flat": "vdata", "scratch": "vdata", "ds": "data0"}
+_DATA = {"ds": "data0"}
 # Name, bits, whether the sign is kept, and the half of the register that is written: low, high or
 # all of it.
 _SMALL = (
@@ -124,23 +180,56 @@ _SMALL = (
 )  # fmt: skip
 
 
-def _place(w: Wave, kind: str) -> tuple[str, str]:
-    """The space of an access, and its addresses."""
+def _place(w: Wave, kind: str) -> _Memory:
+    """The memory that an access reaches."""
     if kind == "ds":
-        offset = w.x.const("u64", w.item.modifiers.get("offset", 0))
-        address = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
-        return "shared", w.x.op("u64", "add", address, offset)
-    return _SPACES[kind], _address(w, _SPACES[kind])
+        return _linear(w, "shared", _shared_address(w, w.item.modifiers.get("offset", 0)))
+    if kind == "buffer":
+        buffer = Buffer.of(w)
+        at = lambda byte, nbytes: buffer.at(w, byte, nbytes)
+        return _Memory("global", at, is_whole=False, private=buffer.is_private(w))
+    address = _address(w, _SPACES[kind])
+    if w.chip.has_scratch_register or kind == "global":
+        return _linear(w, _SPACES[kind], address)
+    return _with_scratch(w, kind, address)
+
+
+def _linear(w: Wave, space: str, address: str) -> _Memory:
+    return _Memory(
+        space, lambda byte, _: (w.x.op("u64", "add", address, w.x.const("u64", byte)), "")
+    )
+
+
+def _with_scratch(w: Wave, kind: str, address: str) -> _Memory:
+    """Memory by an address of scratch memory, or by one that may be of it."""
+    x, e = w.x, w.e
+    lanes = e.machine.constants("i32", range(w.width))
+    base = w.spread("u64", w.flat_scratch())
+    is_mine = x.compare("u64", "eq", x.op("u64", "lshr", address, x.const("u64", 32)),
+                        x.const("u64", PRIVATE >> 32))  # fmt: skip
+    one = "1"
+    if kind == "flat":
+        some = e.op(f"icmp ne {e.machine.mask} {e.as_mask(x.both(is_mine, e.mask))}, 0")
+        one = e.op(f"zext i1 {some} to i32")
+
+    def at(byte: int, _: int) -> tuple[str, str]:
+        there = x.op("u64", "add", address, x.const("u64", byte))
+        constants = (x.const("u32", n) for n in (0, 4, w.width))
+        turned = swizzled(x, x.resize("u64", "u32", there), lanes, *constants)
+        mine = x.op("u64", "add", base, x.resize("u32", "u64", turned))
+        return (mine if kind == "scratch" else x.select("u64", is_mine, mine, there)), ""
+
+    return _Memory("global" if kind == "scratch" else "generic", at, is_whole=False, private=one)
 
 
 def _small_load(name: str, kind: str, bits: int, has_sign: bool, half: bool | None) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        (value,) = load(w.e, *_place(w, kind), bits)
-        of = w.item.operands["vdst"]
+        (value,) = _load(w, _place(w, kind), 0, bits)
+        of = w.item.operands[_loaded(w)]
         letter = "i" if has_sign else "u"
         if half is None:
-            w.set_bits(32, w.x.resize(f"{letter}{bits}", "u32", value))
+            w.set_bits(32, w.x.resize(f"{letter}{bits}", "u32", value), _loaded(w))
         else:
             narrow = w.x.resize(f"{letter}{bits}", "u16", value)
             w.set_half(of, narrow, half or of.high, clears=False)
@@ -149,7 +238,7 @@ def _small_load(name: str, kind: str, bits: int, has_sign: bool, half: bool | No
 def _word_load(name: str, kind: str, words: int) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        _set_words(w, _load_words(w, *_place(w, kind), words))
+        _set_words(w, _load_words(w, _place(w, kind), words))
 
 
 def _small_store(name: str, kind: str, bits: int, is_high: bool) -> None:
@@ -159,21 +248,21 @@ def _small_store(name: str, kind: str, bits: int, is_high: bool) -> None:
         value = w.lanes_of(of)
         if is_high or of.high:
             value = w.x.op("u32", "lshr", value, w.x.const("u32", 16))
-        store(w.e, *_place(w, kind), bits, [w.x.resize("u32", f"u{bits}", value)])
+        _store(w, _place(w, kind), 0, bits, [w.x.resize("u32", f"u{bits}", value)])
 
 
 def _stored(w: Wave, kind: str) -> Operand:
-    return w.item.operands[_DATA[kind]]
+    return w.item.operands[_DATA.get(kind, "vdata")]
 
 
 def _word_store(name: str, kind: str, words: int) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
         of = _stored(w, kind)
-        _store_words(w, *_place(w, kind), [w.lanes_of(of, part) for part in range(words)])
+        _store_words(w, _place(w, kind), [w.lanes_of(of, part) for part in range(words)])
 
 
-for _kind in ("global", "flat", "scratch", "ds"):
+for _kind in ("global", "flat", "scratch", "buffer", "ds"):
     for _name, _bits, _has_sign, _half in _SMALL:
         if _kind == "ds" and _name.endswith("b16"):
             _name = _name.replace("b16", "u16") if "hi" not in _name else "u16_d16_hi"
@@ -193,12 +282,15 @@ for _kind in ("global", "flat", "scratch", "ds"):
 # -- two places of LDS
 
 
-def _two_places(w: Wave, words: int, stride: int) -> list[str]:
-    base = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
-    return [
-        w.x.op("u64", "add", base, w.x.const("u64", w.item.modifiers[name] * 4 * words * stride))
-        for name in ("offset0", "offset1")
-    ]
+def _shared_address(w: Wave, offset: int) -> str:
+    """The sum of an address and an offset, which has 32 bits: an address may be negative."""
+    address = w.lanes_of(w.item.operands["addr"])
+    return w.x.resize("u32", "u64", w.x.op("u32", "add", address, w.x.const("u32", offset)))
+
+
+def _two_places(w: Wave, words: int, stride: int) -> list[_Memory]:
+    offsets = (w.item.modifiers[name] * 4 * words * stride for name in ("offset0", "offset1"))
+    return [_linear(w, "shared", _shared_address(w, offset)) for offset in offsets]
 
 
 def _pair(words: int, stride: int) -> None:
@@ -207,13 +299,13 @@ def _pair(words: int, stride: int) -> None:
     @MEANINGS.of(f"ds_load_{suffix}")
     def read(w: Wave) -> None:
         places = _two_places(w, words, stride)
-        _set_words(w, [v for at in places for v in _load_words(w, "shared", at, words)])
+        _set_words(w, [v for at in places for v in _load_words(w, at, words)])
 
     @MEANINGS.of(f"ds_store_{suffix}")
     def write(w: Wave) -> None:
         for at, name in zip(_two_places(w, words, stride), ("data0", "data1"), strict=True):
             of = w.item.operands[name]
-            _store_words(w, "shared", at, [w.lanes_of(of, i) for i in range(words)])
+            _store_words(w, at, [w.lanes_of(of, i) for i in range(words)])
 
 
 for _words in (1, 2):
@@ -252,14 +344,18 @@ def _atomic(name: str, kind: str, operation: str, type: str) -> None:
 
         # A comparison's new value is first, and what it must be is behind it.
         operands = (data(words), data(0)) if operation == "cas" else (data(0),)
-        space, address = _place(w, kind)
-        found = read_modify_write(w.e, function, space, address, bits, *operands)
+        memory = _place(w, kind)
+        address, mask = memory.at(0, bits // 8)
+        found = read_modify_write(w.e, function, memory.space, address, bits, *operands, mask=mask)
+        found = _where(w, mask, bits, found)
         if "vdst" in w.item.operands:
             w.set_bits(bits, found)
+        elif kind == "buffer" and w.item.modifiers.get("cpol", 0) & 1:
+            w.set_bits(bits, found, "vdata")
 
 
 for _name, (_operation, _type) in _ATOMICS.items():
-    for _kind in ("global", "flat"):
+    for _kind in ("global", "flat", "buffer"):
         _atomic(f"{_kind}_atomic_{_name}", _kind, _operation, _type)
 
 

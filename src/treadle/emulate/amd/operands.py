@@ -73,6 +73,7 @@ class Place(Enum):
     """What the numbers of a field count."""
 
     SOURCE = "everything that can be read"
+    VECTOR_SOURCE = "vector registers behind bit 8, and constants"
     SCALAR = "scalar registers"
     VECTOR = "vector registers"
     ACCUMULATOR = "accumulation registers"
@@ -129,7 +130,7 @@ _PLACES = {
     "VRegSrc": Place.VECTOR,
     "VReg": Place.VECTOR,
     "VDst": Place.VECTOR,
-    "VISrc": Place.SOURCE,
+    "VISrc": Place.VECTOR_SOURCE,
     "ADst": Place.ACCUMULATOR,
     "AISrc": Place.ACCUMULATOR_SOURCE,
     "ARegSrc": Place.ACCUMULATOR,
@@ -192,8 +193,9 @@ _SPECIAL = {
 }
 _SCALARS = {9: 102, 10: 106, 11: 106, 12: 106}
 _VCC = 106
-_NO_PAIR = ("_hi", "m0")  # registers that no pair begins with
+_NO_PAIR = ("_hi", "m0", "lds_direct")  # registers that no pair begins with
 _TTMP = range(108, 124)
+_CONSTANTS = 128  # the first number of what can only be read
 _INTEGERS = {**{128 + n: n for n in range(65)}, **{192 + n: -n for n in range(1, 17)}}
 _FLOATS = {
     240: 0.5,
@@ -217,7 +219,7 @@ def operand(field: int, of: FieldClass, generation: int, literal: int | None) ->
     if of.place is Place.EITHER:
         return _vector(Kind.AGPR if field & _ACCUMULATOR else Kind.VGPR, field & 511, of)
     if of.place is Place.SCALAR:
-        return _scalar(field, of, generation)
+        return _scalar(field, of, generation) if field < _CONSTANTS else None
     if of.place is Place.SDWA_SCALAR:
         return _scalar(field & 127 if field & 128 else _VCC, of, generation)
     if of.place is Place.SDWA:
@@ -226,7 +228,10 @@ def operand(field: int, of: FieldClass, generation: int, literal: int | None) ->
         return _vector(Kind.AGPR if of.place is Place.ACCUMULATOR_SOURCE else Kind.VGPR, field, of)
     if field == LITERAL:
         return literal if literal is None else literal_operand(literal, of)
-    return _constant(field, of) or _scalar(field, of, generation)
+    found = _constant(field, of)
+    if found or of.place in (Place.VECTOR_SOURCE, Place.ACCUMULATOR_SOURCE):
+        return found
+    return _scalar(field, of, generation)
 
 
 def literal_operand(value: int, of: FieldClass) -> Operand:
@@ -235,22 +240,27 @@ def literal_operand(value: int, of: FieldClass) -> Operand:
     return Operand(Kind.LITERAL, LITERAL, of.bits, of.type, "", widened)
 
 
-def _vector(kind: Kind, field: int, of: FieldClass) -> Operand:
+def _vector(kind: Kind, field: int, of: FieldClass) -> Operand | None:
     number = field & 255
     if of.low128:
         return Operand(kind, number & 127, of.bits, of.type, high=bool(number & 128))
+    if number + of.bits // 32 > 256:
+        return None
     return Operand(kind, number, of.bits, of.type)
 
 
 def _scalar(field: int, of: FieldClass, generation: int) -> Operand | None:
     """A scalar register; the low bits of a field that names several registers do not count."""
-    first = field & -min(4, max(1, of.bits // 32)) if of.bits != 96 else field & -4
-    if first < _SCALARS[generation] and field < _SCALARS[generation]:
-        return Operand(Kind.SGPR, first, of.bits, of.type)
+    count = max(1, of.bits // 32)
+    first = field & -min(4, count) if count != 3 else field & -4
+    if field < _SCALARS[generation]:
+        fits = first + count <= _SCALARS[generation]
+        return Operand(Kind.SGPR, first, of.bits, of.type) if fits else None
     if field in _TTMP:
-        return Operand(Kind.TTMP, first - _TTMP.start, of.bits, of.type)
+        fits = first + count <= _TTMP.stop
+        return Operand(Kind.TTMP, first - _TTMP.start, of.bits, of.type) if fits else None
     name = _SPECIAL[generation].get(field)
-    if name is None or (of.bits > 32 and name.endswith(_NO_PAIR)):
+    if name is None or count > 2 or (count == 2 and name.endswith(_NO_PAIR)):
         return None
     name = name.removesuffix("_lo") if of.bits > 32 else name
     return Operand(Kind.SPECIAL, field, of.bits, of.type, name)

@@ -2,9 +2,10 @@
 
     translation = translate(Kernel("gfx1100", 32, read, entry, rsrc1, rsrc2, 8, 0, 0))
 
-Code is read where branches lead. A block of code ends with a branch, a barrier or the end, and
-where another begins. Before the first stands one that sets the registers which the descriptor asks
-for. What has no meaning is a fault when a wave comes there, and not before.
+Code is read where branches and calls lead (see targets). A block of code ends with one of them, a
+barrier or the end, and where another begins. Before the first stands one that sets the registers
+which the descriptor asks for. What has no meaning is a fault when a wave comes there, and not
+before.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from treadle.emulate.amd import floating, matrix, memory, scalar, vector
+from treadle.emulate.amd import floating, indexed, matrix, memory, scalar, scalar_floats, vector
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
@@ -21,7 +22,9 @@ from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
+from treadle.emulate.amd.targets import Constants
 from treadle.emulate.amd.wave import Unsupported, Wave
+from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.simt.emit import Emitter
 from treadle.emulate.simt.front_end import Translation
 from treadle.emulate.simt.registers import Registers
@@ -29,7 +32,15 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 
 __all__ = ["Kernel", "translate"]
 
-_MODULES = (floating, matrix, memory, scalar, vector)  # which give instructions their meanings
+_MODULES = (
+    floating,
+    indexed,
+    matrix,
+    memory,
+    scalar,
+    scalar_floats,
+    vector,
+)  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
@@ -39,7 +50,9 @@ _CONDITIONS = {
     "s_cbranch_execz": ("exec", False), "s_cbranch_execnz": ("exec", True),
 }  # fmt: skip
 _ENDS = ("s_endpgm", "s_endpgm_saved")
-_LASTING_MODE = "denormals that the next basic block treats in another way than the kernel's first"
+_INDIRECT = ("s_setpc_b64", "s_swappc_b64")  # to an address that registers hold
+_JUMPS = ("s_branch", "s_call_b64", *_INDIRECT)  # what does not go on behind itself
+_LASTING_MODE = "a mode that the kernel's first basic block does not have and the next one would"
 _BARRIERS = ("s_barrier", "s_barrier_wait")
 
 
@@ -47,7 +60,8 @@ _BARRIERS = ("s_barrier", "s_barrier_wait")
 class Kernel:
     """What translation depends on. `read(address)` gives up to 24 bytes of code there.
 
-    `user_sgprs` is how many scalar registers are set at the start.
+    `user_sgprs` is how many scalar registers are set at the start. Of scratch memory, a work item
+    has `local_bytes`, a wave `scratch_wave` bytes, and `scratch_waves` have some at a time.
     """
 
     chip: str
@@ -58,7 +72,14 @@ class Kernel:
     rsrc2: int
     user_sgprs: int
     shared_bytes: int
-    local_bytes: int
+    scratch_wave: int
+    scratch_waves: int
+
+    @property
+    def local_bytes(self) -> int:
+        """What the core gives a work item: nothing where code finds its memory itself."""
+        has_register = chip(self.chip).has_scratch_register
+        return self.scratch_wave // self.wave if has_register else 0
 
 
 @dataclass
@@ -87,6 +108,7 @@ class _Translator:
         self._items: dict[int, Instruction] = {}
         self._broken: dict[int, str] = {}  # where no instruction is, and why
         self._starts = {kernel.entry}
+        self._indirect: set[int] = set()  # where registers may lead
         self._sites: list[int] = []
         self._faults: dict[int, str] = {}  # a site's fault
         self._follow()
@@ -95,30 +117,50 @@ class _Translator:
     # -- reading
 
     def _follow(self) -> None:
-        left = [self._kernel.entry]
+        left = [(self._kernel.entry, Constants(self._read_address))]
         while left:
-            address = left.pop()
+            address, constants = left.pop()
             while address not in self._items and address not in self._broken:
                 try:
                     code = self._kernel.read(address)
                     item = decode(code, 0, self._kernel.chip, self._kernel.wave)
-                except DecodeError as error:
+                except (DecodeError, KernelFault) as error:
                     self._broken[address] = str(error)
                     self._starts.add(address)
                     break
                 self._items[address] = item
                 name = canonical(item.operation)
                 behind = address + item.size
-                if name in _CONDITIONS or name == "s_branch":
-                    target = _target(address, item)
-                    self._starts |= {target, behind}
-                    left.append(target)
-                if name in _BARRIERS:
+                targets = self._targets(name, address, item, constants)
+                left += [(target, constants.copy()) for target in targets]
+                self._starts |= targets
+                if targets or name in _BARRIERS or name in _JUMPS or name in _ENDS:
                     self._starts.add(behind)
-                if name == "s_branch" or name in _ENDS:
-                    self._starts.add(behind)
+                if name in _JUMPS or name in _ENDS:
                     break
+                constants.see(name, address, item)
                 address = behind
+
+    def _targets(
+        self, name: str, address: int, item: Instruction, constants: Constants
+    ) -> set[int]:
+        """Where an instruction may lead other than behind itself, or lead back to from a call."""
+        if name in _CONDITIONS or name == "s_branch":
+            return {_target(address, item)}
+        found = {_target(address, item)} if name == "s_call_b64" else set()
+        if name in _INDIRECT:
+            found |= constants.pair(item.operands["src0"]) or constants.seen
+        if name in ("s_call_b64", "s_swappc_b64"):
+            found.add(address + item.size)
+        self._indirect |= found
+        return found
+
+    def _read_address(self, at: int) -> int | None:
+        """64 bits of memory that code may lie in."""
+        try:
+            return int.from_bytes(self._kernel.read(at)[:8], "little")
+        except KernelFault:
+            return None
 
     def _split(self) -> list[_Block]:
         known = sorted(a for a in self._starts if a in self._items or a in self._broken)
@@ -154,7 +196,7 @@ class _Translator:
         for number, block in enumerate(self._blocks, 1):
             self._flow.begin(number)
             self._w.enter()
-            self._w.mode = self._mode
+            self._w.mode, self._w.index_mode = self._mode, 0
             self._write(number, block)
         symbol = "amd_" + hashlib.sha256("\n".join(e.lines).encode()).hexdigest()[:16]
         return Translation(
@@ -194,8 +236,23 @@ class _Translator:
                 if kernel.rsrc2 >> bit & 1:
                     w.set_scalar(number, value)
                     number += 1
+            if kernel.rsrc2 >> 10 & 1:
+                w.set_scalar(number, e.block_value("warp_count"))
+                number += 1
+        if kernel.rsrc2 & 1 and not self._chip.has_scratch_register:
+            w.set_scalar(number, self._scratch_offset())
         self._set_ids()
         self._mode = Mode.of(kernel.rsrc1)
+
+    def _scratch_offset(self) -> str:
+        """Where a wave's scratch memory begins, of that of all: waves take the places in turn."""
+        s, e, kernel = self._w.s, self._e, self._kernel
+        warps = s.resize("u32", "u64", e.block_value("warp_count"))
+        before = s.op("u64", "mul", e.block_value("number", 64), warps)
+        mine = e.op(f"load i32, ptr {e.warp_field('number')}")
+        wave = s.op("u64", "add", before, s.resize("u32", "u64", mine))
+        place = s.op("u64", "urem", wave, str(max(1, kernel.scratch_waves)))
+        return s.resize("u64", "u32", s.op("u64", "mul", place, str(kernel.scratch_wave)))
 
     def _set_ids(self) -> None:
         w, e = self._w, self._e
@@ -220,12 +277,15 @@ class _Translator:
         for address, item in block.items:
             site = self._site(address)
             name = canonical(item.operation)
-            ends_block = name in _CONDITIONS or name == "s_branch" or name in _BARRIERS
-            if ends_block and self._w.mode != self._mode:
+            ends_block = name in _CONDITIONS or name in _JUMPS or name in _BARRIERS
+            if ends_block and self._has_lasting_mode():
                 self._illegal(site, _LASTING_MODE)
                 return
             if name in _CONDITIONS or name == "s_branch":
                 self._branch(number, address, item, name)
+                return
+            if name in _JUMPS:
+                self._jump(number, address, item, name)
                 return
             if name in _ENDS:
                 self._w.registers.leave()
@@ -243,11 +303,14 @@ class _Translator:
                 why = str(error) if isinstance(error, Unsupported) else f"{error!r}"
                 self._illegal(site, why)
                 return
-        if self._w.mode != self._mode:
+        if self._has_lasting_mode():
             self._illegal(self._site(block.end), _LASTING_MODE)
             return
         self._w.registers.leave()
         self._flow.go(number, self._numbers[block.end])
+
+    def _has_lasting_mode(self) -> bool:
+        return self._w.mode != self._mode or bool(self._w.index_mode)
 
     def _instruction(self, address: int, item: Instruction) -> None:
         w = self._w
@@ -259,7 +322,7 @@ class _Translator:
         self._single(address, item)
 
     def _single(self, address: int, item: Instruction) -> None:
-        meaning = MEANINGS.find(item.operation)
+        meaning = MEANINGS.find(indexed.indexed_name(item.operation, self._w.index_mode))
         if meaning is None:
             raise Unsupported(f"{item.operation} has no meaning here")
         self._w.begin(item, address)
@@ -290,6 +353,27 @@ class _Translator:
             self._flow.go(number, target)
         else:
             self._flow.branch(number, condition, target, self._numbers[address + item.size])
+
+    def _jump(self, number: int, address: int, item: Instruction, name: str) -> None:
+        """A call, or a jump to an address that registers hold."""
+        w = self._w
+        aim = w.scalar(item.operands["src0"], "u64") if name in _INDIRECT else ""
+        if "sdst" in item.operands:
+            w.set_scalar(item.operands["sdst"], str(address + item.size), "u64")
+        w.registers.leave()
+        if not aim:
+            self._flow.go(number, self._numbers[_target(address, item)])
+            return
+        cases = " ".join(f"i64 {at}, label %b{self._numbers[at]}" for at in sorted(self._indirect))
+        found = "\n".join(
+            f"b{n}:\n  ret i32 {n}" for n in sorted(self._numbers[at] for at in self._indirect)
+        )
+        function = w.e.need(
+            "amd_block_of",
+            f"define internal i32 @amd_block_of(i64 %at) {{\n  switch i64 %at, label %none "
+            f"[{cases}]\nnone:\n  ret i32 -1\n{found}\n}}",
+        )
+        self._flow.jump(number, w.e.op(f"call i32 {function}(i64 {aim})"), aim)
 
     def _go_to_barrier(self, number: int, behind: int) -> None:
         following = self._numbers[behind]

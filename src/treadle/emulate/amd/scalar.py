@@ -401,6 +401,42 @@ def _denorm_mode(w: Wave) -> None:
     w.mode = w.mode.with_denormals(w.item.modifiers["simm16"])
 
 
+_FLAT_SCRATCH = {20: "flat_scratch_lo", 21: "flat_scratch_hi"}
+_MODE = 1
+
+
+def _hardware_field(w: Wave) -> tuple[int, int, int]:
+    """A hardware register's number, and the lowest bit and the bits of its field."""
+    what = w.item.modifiers["simm16"]
+    return what & 63, what >> 6 & 31, (what >> 11 & 31) + 1
+
+
+@MEANINGS.of("s_setreg_b32", "s_setreg_imm32_b32")
+def _set_hardware(w: Wave) -> None:
+    number, low, count = _hardware_field(w)
+    given = w.item.operands.get("sdst")
+    if number in _FLAT_SCRATCH and count == 32 and given is not None:
+        w.registers.write(_FLAT_SCRATCH[number], w.scalar(given))
+        return
+    if number != _MODE or given is not None:
+        raise Unsupported(f"{w.item.mnemonic} of hardware register {number}")
+    w.mode = w.mode.with_field(low, count, w.item.modifiers["imm"])
+    if w.mode.rounding:
+        raise Unsupported("floats that are not rounded to the nearest")
+
+
+@MEANINGS.of("s_getreg_b32")
+def _get_hardware(w: Wave) -> None:
+    number, low, count = _hardware_field(w)
+    if number in _FLAT_SCRATCH:
+        value = w.s.bits(w.registers.read(_FLAT_SCRATCH[number]), low, count)
+    elif number == _MODE and low + count <= w.mode.BITS:
+        value = str(w.mode.bits >> low & (1 << count) - 1)
+    else:
+        raise Unsupported(f"{w.item.mnemonic} of hardware register {number}")
+    _write(w, "u32", value)
+
+
 def _nothing(_: Wave) -> None:
     """What only concerns time: an instruction that changes nothing that code can see."""
 

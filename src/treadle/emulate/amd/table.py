@@ -54,6 +54,19 @@ class Field:
             value |= (word >> at & mask) << low
         return value
 
+    @property
+    def is_tagged(self) -> bool:
+        """Whether the field has bit 8 for every vector register, though it names nothing else."""
+        if self.of.place is Place.EITHER:
+            return (
+                self.width >= 9 and "LdSt" not in self.llvm_class and "Dst" not in self.llvm_class
+            )
+        return self.of.place in (Place.VECTOR, Place.ACCUMULATOR) and self.width == 9
+
+
+_THREE_SOURCES = (0b110100, 0b110101, 0b110011)  # leading bits of VOP3 and VOP3P, gfx9 and gfx10
+_SECOND_SOURCE, _THIRD_SOURCE = 41, 50  # where they begin
+_OP_SEL = 0x7800  # where VOP3 selects halves
 
 # A field of an instruction: its name, where it begins in the instruction, its bits, and which of
 # the operand's own bits is the first.
@@ -101,6 +114,26 @@ class Row:
             for name, of in self.classes.items()
             if name in pieces
         )
+
+    @cached_property
+    def has_unsigned_offset(self) -> bool:
+        """Whether an offset of 24 bits is that into a buffer, which is never negative."""
+        return "offset" in self.classes and self.operation.startswith(
+            ("buffer_", "tbuffer_", "s_buffer_", "s_atc_probe_buffer")
+        )
+
+    @cached_property
+    def stray(self) -> int:
+        """The bits of op_sel in VOP3 that a row says nothing of: they must be 0.
+
+        Some operations of generation 10 select halves, which their rows do not say.
+        """
+        if not re.fullmatch("VOP3(_.*)?", self.encoding):
+            return 0
+        known = self.mask
+        for _, at, width, _ in self._pieces:
+            known |= (1 << width) - 1 << at
+        return _OP_SEL & ~known
 
     @cached_property
     def registers(self) -> tuple[Field, ...]:
@@ -186,14 +219,35 @@ class Chip:
         said = table["meta"]["chips"][_SAME.get(chip, chip)]
         absent = {*said["not"], *_FALSE.get(chip, ())}
         absent.add("isWave64" if wave_size == 32 else "isWave32")
+        lacking = set(table["meta"]["lacking"][_SAME.get(chip, chip)])
         for rank, namespace in enumerate(_namespaces(said["ns"], wave_size)):
             for name, asm, size, mask, value, fields, operands, predicates in table["rows"][
                 namespace
             ]:
-                if absent.isdisjoint(table["predicates"][predicates]):
-                    row = Row(name, asm, size, mask, value, self)
-                    sides = table["operands"][operands]
-                    self.rows.append((rank, row.describe(table["fields"][fields], sides)))
+                if name not in lacking and absent.isdisjoint(table["predicates"][predicates]):
+                    pieces = table["fields"][fields]
+                    row = Row(
+                        name, asm, size, mask & ~self._unused(size, value, pieces), value, self
+                    )
+                    self.rows.append((rank, row.describe(pieces, table["operands"][operands])))
+
+    def _unused(self, size: int, value: int, pieces: list[Piece]) -> int:
+        """The bits of sources that an operation of VOP3 does not have: they do not matter.
+
+        The rows of generations 9 and 10 have them as zeros, and compilers write other numbers.
+        """
+        if size != 8 or self.generation > 10 or value >> 26 & 63 not in _THREE_SOURCES:
+            return 0
+        found = 0
+        for first in _SECOND_SOURCE, _THIRD_SOURCE:
+            if not any(at < first + 9 and at + width > first for _, at, width, _ in pieces):
+                found |= 0x1FF << first
+        return found & ~value
+
+    @cached_property
+    def _long(self) -> set[str]:
+        """Operations with an encoding of 8 bytes: only then do the short ones get a suffix."""
+        return {row.operation for _, row in self.rows if row.encoding == "VOP3"}
 
     @cached_property
     def _short(self) -> set[str]:
@@ -230,7 +284,9 @@ class Chip:
             return "_e32"
         if base == "VOP3":
             return "_e64" if row.operation in self._short else ""
-        return "_e32" if base in ("VOP1", "VOP2", "VOPC") and "_e32" in row.name else ""
+        without = base == "VOP2" and self.generation > 9 and row.operation not in self._long
+        named = "_e32" in row.name and not without
+        return "_e32" if base in ("VOP1", "VOP2", "VOPC") and named else ""
 
 
 def _namespaces(listed: list[str], wave_size: int) -> list[str]:

@@ -29,7 +29,7 @@ def text(of: Instruction) -> str:
     first = re.split(r"[^\w.]", asm, maxsplit=1)[0]
     places = _with_vcc(of, asm[len(first) :])
     rest = _PLACE.sub(lambda place: _place(of, place[1]), places)
-    if places.startswith(("$vdst", "$sdst")):
+    if places.startswith(("$vdst", "$sdst", "$tgt")):
         rest = " " + rest
     name = of.mnemonic if not of.pair else first
     return re.sub(r"  +", " ", name + rest).rstrip()
@@ -141,7 +141,8 @@ def _scalar_offset_modifier(of: Instruction, number: int) -> str:
 
 
 def _optional_scalar_offset(of: Instruction, number: int) -> str:
-    return _scalar_offset_modifier(of, number) if number else ""
+    is_shown = number or generation(of.chip) == 12
+    return _scalar_offset_modifier(of, number) if is_shown else ""
 
 
 _CACHE_BITS = {
@@ -237,7 +238,7 @@ def _sources(of: Instruction) -> int:
     """How many sources the masks of a packed instruction have bits for."""
     if of.operation.startswith("v_permlane"):
         return 2
-    if of.operation.startswith("v_swmmac"):
+    if of.operation.startswith(("v_wmma", "v_swmmac")):
         return 3
     return 1 + max(n for n in range(3) if f"src{n}_modifiers" in of.row.classes)
 

@@ -11,6 +11,7 @@ import contextlib
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.lanes import dpp_lanes
+from treadle.emulate.amd.machine import PRIVATE, SHARED, WINDOW
 from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.values import Values, bits_of, is_float
@@ -30,6 +31,11 @@ _EXEC, _VCC = 126, 106
 _TTMP = 108
 _PRESERVE = 2  # what SDWA does with the rest of its destination
 _WHOLE = 6  # what SDWA calls all of a register
+_FLAT_SCRATCH = ("flat_scratch_lo", "flat_scratch_hi")
+# Operands of 64 bits: where generic addresses of shared and of scratch memory begin and end.
+_APERTURES = {
+    235: SHARED, 236: SHARED + WINDOW - 1, 237: PRIVATE, 238: PRIVATE + WINDOW - 1,
+}  # fmt: skip
 _SEL_RESULT = 3  # the bit of op_sel that is the destination's
 
 
@@ -49,6 +55,7 @@ class Wave:
         self.mask_kind = f"u{self.width}"
         self.lanes = ""  # that the instruction writes
         self.name, self.address = "", 0
+        self.index_mode = 0  # which operands are registers behind others: see indexed
         self._held: list[tuple[str, str]] | None = None
         self._spread: dict[str, str] = {}
 
@@ -104,7 +111,14 @@ class Wave:
             return self.e.mask_bits
         if number == self.chip.null:
             return "0"
+        if number in _APERTURES:
+            return str(_APERTURES[number])
         return self.s.pair(self._scalar(number), self._scalar(number + 1))
+
+    def flat_scratch(self) -> str:
+        """FLAT_SCRATCH: where the wave's scratch memory begins, on chips that software tells."""
+        halves = ("s102", "s103") if self.chip.generation == 9 else _FLAT_SCRATCH
+        return self.s.pair(*map(self.registers.read, halves))
 
     def _scalar(self, number: int) -> str:
         """The 32 bits that a field of this number means."""

@@ -139,7 +139,7 @@ class AQLQueue(Queue):
         user = self._user_sgprs(properties, address, kernarg, private)
         user += self._preloaded(preload, kernarg)
         has_scratch = bool(rsrc2 & 1)
-        scratch, wave_bytes = self._scratch() if has_scratch else (0, 0)
+        scratch, wave_bytes, waves = self._scratch() if has_scratch else (0, 0, 0)
         return Dispatch(
             chip=chip.arch,
             program=kernel + entry,
@@ -152,23 +152,24 @@ class AQLQueue(Queue):
             lds=-(-group // _LDS_UNIT) * _LDS_UNIT,
             scratch=scratch,
             scratch_wave=wave_bytes,
+            scratch_waves=waves,
             wave=32 if properties & _IS_WAVE32 else 64,
             space=space,
         )
 
-    def _scratch(self) -> tuple[int, int]:
+    def _scratch(self) -> tuple[int, int, int]:
         chip, space = self.gpu.chip, self.gpu.space
         ring = space.read32(self._queue + _TMPRING)
         waves, size = ring & 0xFFF, ring >> 12
         if not waves or not size:
             raise KernelFault("a kernel uses scratch memory, and its queue has none")
         where = space.read64(self._queue + _SCRATCH) if chip.has_architected_scratch else 0
-        return where, size * chip.scratch_unit
+        return where, size * chip.scratch_unit, waves
 
     def _user_sgprs(self, properties: int, packet: int, kernarg: int, private: int) -> list[int]:
         values = {
             "packet": packet, "queue": self._queue, "kernarg": kernarg, "dispatch id": self._read,
-            "flat scratch": 0, "private size": private,
+            "flat scratch": self.gpu.space.read64(self._queue + _SCRATCH), "private size": private,
         }  # fmt: skip
         found: list[int] = []
         for bit, count, what in _USER_SGPRS:

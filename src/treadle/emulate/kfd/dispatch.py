@@ -24,7 +24,7 @@ class Dispatch:
     start. `work_items` counts the work items of the whole grid: the last workgroup of an axis has
     fewer, where `workgroup` does not divide it. `lds` is in bytes. `scratch` is where the memory of
     all waves begins (0 where the kernel finds it by its scalar registers), and `scratch_wave` the
-    bytes of each wave. `wave` is 32 or 64.
+    bytes of each wave, of which `scratch_waves` have some at a time. `wave` is 32 or 64.
     """
 
     chip: str
@@ -38,6 +38,7 @@ class Dispatch:
     lds: int
     scratch: int
     scratch_wave: int
+    scratch_waves: int
     wave: int
     space: AddressSpace
 

@@ -144,7 +144,7 @@ class PM4Queue(WordQueue):
             raise KernelFault(f"a dispatch has workgroups of {sizes} work items")
         self._value("COMPUTE_RESOURCE_LIMITS")
         program = self._value("COMPUTE_PGM_LO") | self._value("COMPUTE_PGM_HI") << 32
-        scratch, wave_bytes = self._scratch(bool(rsrc2["scratch_en"]))
+        scratch, wave_bytes, waves = self._scratch(bool(rsrc2["scratch_en"]))
         return Dispatch(
             chip=chip.arch,
             program=program << 8,
@@ -159,6 +159,7 @@ class PM4Queue(WordQueue):
             lds=rsrc2["lds_size"] * _LDS_UNIT,
             scratch=scratch,
             scratch_wave=wave_bytes,
+            scratch_waves=waves,
             wave=32 if how.get("cs_w32_en") else 64,
             space=self.gpu.space,
         )
@@ -169,19 +170,19 @@ class PM4Queue(WordQueue):
         full, part = threads["num_thread_full"], threads["num_thread_partial"]
         return size * full - (full - part if how["partial_tg_en"] and part else 0)
 
-    def _scratch(self, is_used: bool) -> tuple[int, int]:
-        """Where the scratch memory is, and the bytes of each wave."""
+    def _scratch(self, is_used: bool) -> tuple[int, int, int]:
+        """Where the scratch memory is, the bytes of each wave, and how many have some."""
         if not is_used:
-            return 0, 0
+            return 0, 0, 0
         ring = self._fields("COMPUTE_TMPRING_SIZE")
         if not ring["waves"] or not ring["wavesize"]:
             raise KernelFault("a kernel uses scratch memory, and COMPUTE_TMPRING_SIZE has none")
         wave_bytes = ring["wavesize"] * self.gpu.chip.scratch_unit
         if not self.gpu.chip.has_architected_scratch:
-            return 0, wave_bytes
+            return 0, wave_bytes, ring["waves"]
         low = self._value("COMPUTE_DISPATCH_SCRATCH_BASE_LO")
         high = self._value("COMPUTE_DISPATCH_SCRATCH_BASE_HI")
-        return (low | high << 32) << 8, wave_bytes
+        return (low | high << 32) << 8, wave_bytes, ring["waves"]
 
     # -- order and memory -------------------------------------------------------------------------
 

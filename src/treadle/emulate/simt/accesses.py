@@ -80,8 +80,9 @@ def store(
 
 
 def read_modify_write(
-    e: Emitter, function: str, space: str, addresses: str, bits: int, value: str, other: str = ""
-) -> str:
+    e: Emitter, function: str, space: str, addresses: str, bits: int, value: str, other: str = "",
+    mask: str = "",
+) -> str:  # fmt: skip
     """What was at the addresses before `function` (see atomics) changed it, as lanes."""
     set_addresses(e, addresses)
     set_data(e, value, bits)
@@ -90,7 +91,7 @@ def read_modify_write(
     check, how = (
         ("touch_global", ()) if space == "global" else (f"check_{space}", (f"i32 {TOUCH}",))
     )
-    good = e.support(check, f"i32 {bits // 8}", *how, result=e.machine.mask)
+    good = e.support(check, f"i32 {bits // 8}", *how, result=e.machine.mask, mask=mask)
     e.do(f"call void {function}(ptr %warp, {e.machine.mask} {good})")
     return load_data(e, bits)
 

@@ -129,11 +129,11 @@ class Emitter:
 
     # -- support functions
 
-    def support(self, name: str, *arguments: str, result: str = "void") -> str:
-        """Calls a support function about the lanes that run the instruction."""
+    def support(self, name: str, *arguments: str, result: str = "void", mask: str = "") -> str:
+        """Calls a support function about the lanes that run the instruction, or those of a mask."""
         return self.intrinsic(
             f"treadle_simt_{name}", result, "ptr %block", "ptr %warp",
-            f"{self.machine.mask} {self.mask_bits}", f"i32 {self.site}", *arguments,
+            f"{self.machine.mask} {mask or self.mask_bits}", f"i32 {self.site}", *arguments,
         )  # fmt: skip
 
     def fault(self, kind: int, address: str = "0") -> None:

@@ -76,6 +76,15 @@ class Registers:
         self._known[name] = value
         self._changed[name] = None
 
+    def behind(self, name: str, index: str) -> str:
+        """The place of the register so many (an i32) behind another of the same shape.
+
+        What the block wrote must be stored before, and what it read is read anew after a store.
+        """
+        step = self._places[name].nbytes(self._e.machine.width)
+        distance = self._e.op(f"mul i32 {index}, {step}")
+        return self._e.op(f"getelementptr i8, ptr {self._at(name)}, i32 {distance}")
+
     def leave(self, live: Container[str] | None = None, lanes: str = "", bits: str = "") -> None:
         """The end of a basic block: stores what it wrote, or of that what is `live`.
 

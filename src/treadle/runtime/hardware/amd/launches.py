@@ -153,7 +153,7 @@ def _user_words(
 ) -> tuple[list[int], int | None]:
     """Scalar registers at the start, and which of them are the address of the arguments."""
     values = {
-        "private_segment_buffer": scratch.descriptor(),
+        "private_segment_buffer": scratch.descriptor(32 if kernel.is_wave32 else 64),
         "queue_ptr": [queue & 0xFFFFFFFF, queue >> 32],
         "kernarg_segment_ptr": [0, 0],
         "dispatch_id": [0, 0],

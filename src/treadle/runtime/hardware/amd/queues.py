@@ -313,7 +313,7 @@ class AQLQueue(Queue):
         AMD_QUEUE.put(
             view(self._pointers, AMD_QUEUE.nbytes),
             compute_tmpring_size=scratch.ring_size(wave_bytes),
-            scratch_resource_descriptor=scratch.descriptor(),
+            scratch_resource_descriptor=scratch.descriptor(scratch.wave),
             scratch_backing_memory_location=scratch.base,
             scratch_backing_memory_byte_size=scratch.block.nbytes,
             scratch_wave64_lane_byte_size=wave_bytes // 64,

@@ -20,7 +20,7 @@ _MOST_WAVES = 0xFFF  # what the field holds
 # A buffer descriptor's third and fourth words: components in order, 32-bit elements that lanes
 # take in turn. Formats are numbered anew in gfx10.
 _ORDER = 4 | 5 << 3 | 6 << 6 | 7 << 9
-_PER_LANE, _EVERY_64 = 1 << 23, 3 << 21
+_PER_LANE, _EVERY = 1 << 23, {32: 2 << 21, 64: 3 << 21}
 _SWIZZLED = 1 << 31
 _GFX9_FORMAT = 4 << 12 | 4 << 15
 _GFX10_FORMAT = 20 << 12 | 1 << 24 | 2 << 28
@@ -54,6 +54,11 @@ class Scratch:
         self.version += 1
 
     @property
+    def wave(self) -> int:
+        """How many lanes the GPU's usual waves have."""
+        return self._node.wave
+
+    @property
     def _all_waves(self) -> int:
         return self._node.units * self._node.slots
 
@@ -70,10 +75,10 @@ class Scratch:
         """Its address, or 0."""
         return self.block.address if self.block is not None else 0
 
-    def descriptor(self) -> list[int]:
-        """Four words by which waves before gfx11 find it."""
+    def descriptor(self, wave: int) -> list[int]:
+        """Four words by which waves of so many lanes find it, before gfx11."""
         size = self.block.nbytes if self.block is not None else 0
         form = _GFX10_FORMAT if self._generation.has_gcr else _GFX9_FORMAT
         high = self.base >> 32 & 0xFFFF | _SWIZZLED
-        last = _ORDER | form | _PER_LANE | _EVERY_64
+        last = _ORDER | form | _PER_LANE | _EVERY[wave]
         return [self.base & 0xFFFFFFFF, high, min(size, 0xFFFFFFFF), last]

@@ -1,0 +1,174 @@
+"""Buffer instructions: addresses and ranges by a resource, beside a model by the manuals."""
+
+import itertools
+import struct
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pytest
+
+from .conftest import compile_for
+from .test_kernels import CHIPS
+
+LANES = 64
+KERNEL = """
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workitem.id.x()
+declare <3 x i32> @llvm.amdgcn.struct.buffer.load.v3i32(<4 x i32>, i32, i32, i32, i32)
+declare i8 @llvm.amdgcn.raw.buffer.load.i8(<4 x i32>, i32, i32, i32)
+declare void @llvm.amdgcn.struct.buffer.store.v2i32(<2 x i32>, <4 x i32>, i32, i32, i32, i32)
+declare i32 @llvm.amdgcn.struct.buffer.atomic.add.i32(i32, <4 x i32>, i32, i32, i32, i32)
+define amdgpu_kernel void @k(<4 x i32> inreg %rsrc, ptr addrspace(1) %index,
+    ptr addrspace(1) %offset, ptr addrspace(1) %r, i32 inreg %s) #0 {
+  %i = call i32 @llvm.amdgcn.workitem.id.x()
+  %pi = getelementptr i32, ptr addrspace(1) %index, i32 %i
+  %po = getelementptr i32, ptr addrspace(1) %offset, i32 %i
+  %index.i = load i32, ptr addrspace(1) %pi
+  %offset.i = load i32, ptr addrspace(1) %po
+  %more = add i32 %offset.i, 4
+  BODY
+  ret void
+}
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" }
+"""
+OPERANDS = "<4 x i32> %rsrc, i32 %index.i, i32 %more, i32 %s, i32 0"
+LOAD = f"""
+  %x = call <3 x i32> @llvm.amdgcn.struct.buffer.load.v3i32({OPERANDS})
+  %b = call i8 @llvm.amdgcn.raw.buffer.load.i8(<4 x i32> %rsrc, i32 %offset.i, i32 %s, i32 0)
+  %w = zext i8 %b to i32
+  %all = shufflevector <3 x i32> %x, <3 x i32> poison, <4 x i32> <i32 0, i32 1, i32 2, i32 0>
+  %both = insertelement <4 x i32> %all, i32 %w, i32 3
+  %p = getelementptr <4 x i32>, ptr addrspace(1) %r, i32 %i
+  store <4 x i32> %both, ptr addrspace(1) %p
+"""
+STORE = f"""
+  %n = add i32 %i, 1000
+  %v = insertelement <2 x i32> poison, i32 %n, i32 0
+  %both = insertelement <2 x i32> %v, i32 %i, i32 1
+  call void @llvm.amdgcn.struct.buffer.store.v2i32(<2 x i32> %both, {OPERANDS})
+"""
+ADD = f"""
+  %x = call i32 @llvm.amdgcn.struct.buffer.atomic.add.i32(i32 7, {OPERANDS})
+  %p = getelementptr <4 x i32>, ptr addrspace(1) %r, i32 %i
+  store i32 %x, ptr addrspace(1) %p
+"""
+
+
+@dataclass(frozen=True)
+class Resource:
+    """A buffer's descriptor, before it becomes words."""
+
+    generation: int
+    stride: int = 0
+    records: int = 1 << 12
+    swizzle: int = 0
+    neighbours: int = 8
+    adds_lane: bool = False
+    check: int = 3
+
+    def words(self, base):
+        turned = self.swizzle << 30 if self.generation > 10 else bool(self.swizzle) << 31
+        last = (self.neighbours // 8).bit_length() - 1
+        last = last << 21 | self.adds_lane << 23
+        if self.generation > 9:
+            last |= self.check << 28
+        return base & 0xFFFFFFFF, base >> 32 | self.stride << 16 | turned, self.records, last
+
+    def place(self, lane, index, offset, scalar, nbytes):
+        """The offset of bytes from the base on, or None where they are outside."""
+        index += lane if self.adds_lane else 0
+        linear = index * self.stride + offset
+        element = 2 << self.swizzle if self.generation > 10 else 4
+        in_records = self.swizzle and self.stride
+        if self.generation == 9:
+            inside = index < self.records if in_records else linear + scalar < self.records
+        elif self.check == 3:
+            end = offset + 1 if in_records else linear + nbytes
+            inside = end + scalar <= self.records
+        else:
+            inside = (self.records > 0) if self.check == 2 else index < self.records
+            if self.check == 0:
+                inside = inside and offset + nbytes <= self.stride
+        if not inside:
+            return None
+        if not self.swizzle:
+            return scalar + linear
+        group, place = divmod(index, self.neighbours)
+        row, byte = divmod(offset, element)
+        before = group * self.stride + row * element
+        return scalar + before * self.neighbours + place * element + byte
+
+
+def resources(generation):
+    checks = (3,) if generation == 9 else range(4)
+    swizzles = (0, 1) if generation < 11 else (0, 1, 3)
+    for check, swizzle, stride in itertools.product(checks, swizzles, (0, 16)):
+        for records in (40, 150):
+            yield Resource(generation, stride, records, swizzle, 16, check=check)
+    yield Resource(generation, 0, 1 << 12, 1, 32, adds_lane=True, check=2)
+    yield Resource(generation, 0, 0, 0, check=2)
+
+
+def run(gpu, code, resource, data, index, offset, scalar):
+    base = gpu.put(data.tobytes())
+    places = [gpu.put(array.tobytes()) for array in (index, offset, np.zeros(LANES * 4, np.uint32))]
+    kernargs = struct.pack("<4I3QI", *resource.words(base), *places, scalar)
+    gpu.launch(code, "k", (1, 1, 1), (LANES, 1, 1), kernargs)
+    found = np.frombuffer(gpu.space.read(places[2], LANES * 16), np.uint32).reshape(LANES, 4)
+    return found, np.frombuffer(gpu.space.read(base, data.nbytes), np.uint8)
+
+
+def lanes_of(generation):
+    return LANES if generation == 9 else 32
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_loads_find_what_the_resource_says_and_0_outside(machine, chip):
+    gpu, generation, rng = machine(chip), int(chip[3:-2]), np.random.default_rng(4)
+    code = gpu.load(compile_for(chip, KERNEL.replace("BODY", LOAD)))
+    data = rng.integers(1, 256, 1 << 14).astype(np.uint8)
+    outside = 0
+    for resource in resources(generation):
+        index = rng.integers(0, 60, LANES).astype(np.uint32)
+        offset = rng.integers(0, 12, LANES).astype(np.uint32) * 4
+        scalar = int(rng.integers(0, 3)) * 4
+        found, _ = run(gpu, code, resource, data, index, offset, scalar)
+        for i in range(LANES):
+            lane = i % lanes_of(generation)
+            wanted = []
+            for part in range(3):
+                at = resource.place(lane, int(index[i]), int(offset[i]) + 4 + 4 * part, scalar, 4)
+                wanted.append(0 if at is None else int(data[at : at + 4].view("<u4")[0]))
+                outside += at is None
+            at = resource.place(lane, 0, int(offset[i]), scalar, 1)
+            wanted.append(0 if at is None else int(data[at]))
+            assert found[i].tolist() == wanted, (resource, i, index[i], offset[i], scalar)
+    assert outside > 500
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_stores_and_atomics_change_what_is_inside_alone(machine, chip):
+    gpu, generation, rng = machine(chip), int(chip[3:-2]), np.random.default_rng(5)
+    codes = [gpu.load(compile_for(chip, KERNEL.replace("BODY", body))) for body in (STORE, ADD)]
+    lanes = np.arange(LANES, dtype=np.uint32)
+    index, offset = lanes // 4, lanes % 4 * 8
+    changed = 0
+    for resource, code in itertools.product(resources(generation), codes):
+        if not resource.stride:
+            continue  # lanes would write the same place
+        resource = replace(resource, stride=40)
+        data = rng.integers(1, 256, 1 << 14).astype(np.uint8)
+        wanted, before = data.view("<u4").copy(), np.zeros(LANES, np.uint32)
+        is_store = code is codes[0]
+        for i in range(LANES):
+            for part in range(1 + is_store):
+                at = resource.place(0, int(index[i]), int(offset[i]) + 4 + 4 * part, 0, 4)
+                if at is not None:
+                    before[i] = wanted[at // 4]
+                    wanted[at // 4] = (i if part else 1000 + i) if is_store else before[i] + 7
+                    changed += 1
+        found, after = run(gpu, code, resource, data, index, offset, 0)
+        np.testing.assert_array_equal(after.view("<u4"), wanted, str(resource))
+        if not is_store:
+            np.testing.assert_array_equal(found[:, 0], before)
+    assert changed > 200
