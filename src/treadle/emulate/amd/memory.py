@@ -183,9 +183,7 @@ _SMALL = (
 def _place(w: Wave, kind: str) -> _Memory:
     """The memory that an access reaches."""
     if kind == "ds":
-        offset = w.x.const("u64", w.item.modifiers.get("offset", 0))
-        address = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
-        return _linear(w, "shared", w.x.op("u64", "add", address, offset))
+        return _shared(w, w.item.modifiers.get("offset", 0))
     if kind == "buffer":
         buffer = Buffer.of(w)
         at = lambda byte, nbytes: buffer.at(w, byte, nbytes)
@@ -194,6 +192,13 @@ def _place(w: Wave, kind: str) -> _Memory:
     if w.chip.has_scratch_register or kind == "global":
         return _linear(w, _SPACES[kind], address)
     return _with_scratch(w, kind, address)
+
+
+def _shared(w: Wave, offset: int) -> _Memory:
+    """Shared memory at a register and an offset, whose sum has 32 bits."""
+    base = w.lanes_of(w.item.operands["addr"])
+    address = w.x.op("u32", "add", base, w.x.const("u32", offset))
+    return _linear(w, "shared", w.x.resize("u32", "u64", address))
 
 
 def _linear(w: Wave, space: str, address: str) -> _Memory:
@@ -285,9 +290,8 @@ for _kind in ("global", "flat", "scratch", "buffer", "ds"):
 
 
 def _two_places(w: Wave, words: int, stride: int) -> list[_Memory]:
-    base = w.x.resize("u32", "u64", w.lanes_of(w.item.operands["addr"]))
     offsets = (w.item.modifiers[name] * 4 * words * stride for name in ("offset0", "offset1"))
-    return [_linear(w, "shared", w.x.op("u64", "add", base, w.x.const("u64", n))) for n in offsets]
+    return [_shared(w, offset) for offset in offsets]
 
 
 def _pair(words: int, stride: int) -> None:
