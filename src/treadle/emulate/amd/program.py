@@ -14,7 +14,15 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from treadle.emulate.amd import floating, matrix, memory, scalar, vector, waits
+from treadle.emulate.amd import (
+    floating,
+    matrix,
+    memory,
+    scalar,
+    scalar_floating,
+    vector,
+    waits,
+)
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP9, front_end, places
@@ -33,7 +41,14 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 
 __all__ = ["Kernel", "translate"]
 
-_MODULES = (floating, matrix, memory, scalar, vector)  # which give instructions their meanings
+_MODULES = (
+    floating,
+    matrix,
+    memory,
+    scalar,
+    scalar_floating,
+    vector,
+)  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
@@ -145,7 +160,9 @@ class _Translator:
             return {_target(address, item)}
         found = {_target(address, item)} if name == "s_call_b64" else set()
         if name in _INDIRECT:
-            found |= constants.pair(item.operands["src0"]) or constants.seen
+            found |= constants.pair(item.operands["src0"])
+        if name == "s_swappc_b64" and not found:
+            found |= constants.seen
         if name in _CALLS:
             self._returns.add(address + item.size)
             found.add(address + item.size)
