@@ -4,9 +4,7 @@ import struct
 
 import numpy as np
 
-from treadle.emulate.amd.decode import decode
-
-from .conftest import compile_for
+from .conftest import compile_for, instructions
 
 ENDS = (0.0, -0.0, 1.0, -2.5, 0.5, 3e38, 1e-40, np.inf, -np.inf, np.nan, 65519.0, 1e-7, -7.75, 3e9)
 BODIES = {
@@ -87,7 +85,9 @@ def test_floats_of_a_whole_wave_are_what_numpy_computes(machine):
     a, b = np.repeat(ends, len(ends)), np.tile(ends, len(ends))
     code = compile_for("gfx1201", kernel())
     loaded = gpu.load(code)
-    assert {"s_add_f32", "s_mul_f32", "s_floor_f32", "s_cmp_nge_f32"} <= operations(loaded[0])
+    assert {"s_add_f32", "s_mul_f32", "s_floor_f32", "s_cmp_nge_f32"} <= {
+        item.operation for _, item in instructions(loaded[0], "gfx1201")
+    }
     count = len(BODIES) + len(COMPARISONS)
     out = np.zeros((len(a), count), np.uint32)
     places = [gpu.put(array.tobytes()) for array in (a, b, out)]
@@ -99,13 +99,3 @@ def test_floats_of_a_whole_wave_are_what_numpy_computes(machine):
             np.testing.assert_array_equal(got, FORMULAS[name](a, b), name)
         for number, name in enumerate(COMPARISONS, len(BODIES)):
             np.testing.assert_array_equal(found[:, number], PREDICATES[name](a, b), name)
-
-
-def operations(image):
-    """The names of the instructions of a kernel."""
-    at, found = image.kernels["k"].entry, set()
-    while "s_endpgm" not in found:
-        item = decode(image.data, at, "gfx1201", 32)
-        found.add(item.operation)
-        at += item.size
-    return found

@@ -5,12 +5,11 @@ import struct
 import numpy as np
 import pytest
 
-from treadle.emulate.amd.decode import decode
 from treadle.emulate.amd.names import canonical
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import Permission
 
-from .conftest import compile_for
+from .conftest import compile_for, instructions
 from .test_kernels import CHIPS
 
 ITEMS = 128
@@ -60,16 +59,10 @@ _NOTHING = bytes.fromhex("000080bf")  # s_nop
 
 def waits(image, chip):
     """Where instructions of 4 bytes wait for memory."""
-    kernel = image.kernels["k"]
-    at = kernel.entry
-    while True:
-        item = decode(image.data, at, chip, kernel.wave)
+    for at, item in instructions(image, chip):
         name = canonical(item.operation)
-        if name == "s_endpgm":
-            return
         if name.startswith("s_wait") and "alu" not in name and "depctr" not in name:
             yield at
-        at += item.size
 
 
 @pytest.mark.parametrize("chip", CHIPS)

@@ -128,6 +128,22 @@ for _kind in _KINDS:
         simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, ieee_extreme(_kind, _is_max))
 
 
+def _twice(first: Callable[..., str], second: Callable[..., str]) -> Callable[..., str]:
+    """`second` of what `first` makes of two sources, and the third."""
+    return lambda w, a, b, c: second(w, first(w, a, b), c)
+
+
+for _kind in ("f16", "f32"):
+    _low, _high = (extreme(_kind, _is_max) for _is_max in (False, True))
+    _least, _most = (ieee_extreme(_kind, _is_max) for _is_max in (False, True))
+    for _name, _first, _second in (
+        ("minmax", _low, _high), ("maxmin", _high, _low), ("minimum3", _least, _least),
+        ("minimummaximum", _least, _most), ("maximumminimum", _most, _least),
+        ("maximum3", _most, _most),
+    ):  # fmt: skip
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 3, _twice(_first, _second))
+
+
 def _mad(w: Wave, a: str, b: str, c: str) -> str:
     """A product that is rounded before the sum; denormals are 0 whatever MODE says."""
     flush = w.without_denormals
@@ -213,6 +229,8 @@ for _name, _op in (("add_f16", "fadd"), ("mul_f16", "fmul")):
 packed("fma_f16", 3, fused("f16"))
 packed("min_f16", 2, extreme("f16", is_max=False))
 packed("max_f16", 2, extreme("f16", is_max=True))
+packed("minimum_f16", 2, ieee_extreme("f16", is_max=False))
+packed("maximum_f16", 2, ieee_extreme("f16", is_max=True))
 
 
 def _packed32(name: str, count: int, compute: Callable[..., str]) -> None:
