@@ -33,7 +33,7 @@ __all__ = [
     "run_program", "run_recipe", "run_scenario", "run_surrounded", "small_device", "usual_caches",
 ]  # fmt: skip
 
-SCALES = {"CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
+SCALES = {"AMD": 0.25, "CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
 FINE, LOOSE = 2e-4, 2e-2  # of the largest element; the kernels are held to less each
 LEAST = 1.0  # of what normal numbers become; smaller ones are differences of such
 STEP, SLOPE = 1e-7, 2e-3  # short: few numbers pass a kink or change places on the way

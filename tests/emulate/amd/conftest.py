@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from treadle.compile.llvm import LLVMCompiler
+from treadle.emulate.amd.decode import decode
 from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd.dispatch import Dispatch
 from treadle.emulate.machine.memory import AddressSpace, MemoryObject, Permission
@@ -96,6 +97,16 @@ def machine(compile_ir):
 def compile_for(chip, text):
     """The object file of LLVM IR."""
     return LLVMCompiler(amd_target(chip)).compile(text)
+
+
+def instructions(image, chip):
+    """The instructions of the kernel k up to its end, with their places."""
+    kernel = image.kernels["k"]
+    at, operation = kernel.entry, ""
+    while operation != "s_endpgm":
+        item = decode(image.data, at, chip, kernel.wave)
+        yield at, item
+        at, operation = at + item.size, item.operation
 
 
 def run_tensor(machine, chip, tensor, renderer, compiler):

@@ -59,3 +59,35 @@ def test_other_roundings_than_to_the_nearest_are_a_fault(machine):
     other = replace(image, kernels={"k": replace(kernel, descriptor=upwards)})
     with pytest.raises(KernelFault, match="rounded to the nearest"):
         gpu.launch((other, base), "k", (1, 1, 1), (64, 1, 1), bytes(24))
+
+
+SMALL = """
+target triple = "amdgcn-amd-amdhsa"
+define amdgpu_kernel void @k(ptr addrspace(4) %a, ptr addrspace(1) %r) {
+  %p1 = getelementptr i8, ptr addrspace(4) %a, i32 3
+  %p2 = getelementptr i8, ptr addrspace(4) %a, i32 6
+  %b = load i8, ptr addrspace(4) %p1
+  %h = load i16, ptr addrspace(4) %p2
+  %b0 = zext i8 %b to i32
+  %b1 = sext i8 %b to i32
+  %h0 = zext i16 %h to i32
+  %h1 = sext i16 %h to i32
+  %v0 = insertelement <4 x i32> poison, i32 %b0, i32 0
+  %v1 = insertelement <4 x i32> %v0, i32 %b1, i32 1
+  %v2 = insertelement <4 x i32> %v1, i32 %h0, i32 2
+  %v3 = insertelement <4 x i32> %v2, i32 %h1, i32 3
+  store <4 x i32> %v3, ptr addrspace(1) %r
+  ret void
+}
+"""
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_bytes_and_halves_are_loaded_for_a_whole_wave(machine, chip):
+    gpu = machine(chip)
+    a, r = gpu.put(bytes([1, 2, 3, 0x84, 5, 6, 7, 0x98])), gpu.put(bytes(16))
+    gpu.launch(
+        gpu.load(compile_for(chip, SMALL)), "k", (1, 1, 1), (1, 1, 1), struct.pack("<2Q", a, r)
+    )
+    found = np.frombuffer(gpu.space.read(r, 16), np.int32).tolist()
+    assert found == [0x84, 0x84 - 0x100, 0x9807, 0x9807 - 0x10000]

@@ -19,14 +19,17 @@ from treadle.emulate.amd.vector import VCC, join, packed, packed_source, set_fla
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
 
-__all__: list[str] = []
+__all__ = [
+    "extreme", "from_integer", "fused", "ieee_extreme", "operation", "rounded", "to_integer",
+    "towards_zero", "widened",
+]  # fmt: skip
 
 _KINDS = ("f16", "f32", "f64")
 _FRACTION = {"f16": 10, "f32": 23, "f64": 52}
 _BIAS = {"f16": 15, "f32": 127, "f64": 1023}
 
 
-def _to(w: Wave, old: str, new: str, value: str) -> str:
+def widened(w: Wave, old: str, new: str, value: str) -> str:
     """A float of other bits, to the nearest."""
     if old == new:
         return value
@@ -38,12 +41,12 @@ def _in(wide: str, kind: str, compute: Callable[..., str]) -> Callable[..., str]
     """Computes in a wider kind, and rounds once."""
 
     def rounded(w: Wave, *values: str) -> str:
-        return _to(w, wide, kind, compute(w, *(_to(w, kind, wide, v) for v in values)))
+        return widened(w, wide, kind, compute(w, *(widened(w, kind, wide, v) for v in values)))
 
     return rounded
 
 
-def _operation(opcode: str, kind: str, swapped: bool = False) -> Callable[..., str]:
+def operation(opcode: str, kind: str, swapped: bool = False) -> Callable[..., str]:
     wide = "f32" if kind == "f16" else kind
 
     def compute(w: Wave, a: str, b: str) -> str:
@@ -52,12 +55,18 @@ def _operation(opcode: str, kind: str, swapped: bool = False) -> Callable[..., s
     return _in(wide, kind, compute)
 
 
-def _fma(kind: str) -> Callable[..., str]:
+def rounded(name: str, kind: str) -> Callable[..., str]:
+    """A float as a whole number: `floor`, `ceil`, `trunc` or `roundeven`."""
+    wide = "f32" if kind == "f16" else kind
+    return _in(wide, kind, lambda w, a: w.x.call(wide, name, a))
+
+
+def fused(kind: str) -> Callable[..., str]:
     wide = "f64" if kind == "f16" else kind
     return _in(wide, kind, lambda w, a, b, c: w.x.call(wide, "fma", a, b, c))
 
 
-def _extreme(kind: str, is_max: bool) -> Callable[..., str]:
+def extreme(kind: str, is_max: bool) -> Callable[..., str]:
     """The greater or less of two: what is no number loses, and -0 is less than 0."""
 
     def compute(w: Wave, a: str, b: str) -> str:
@@ -73,7 +82,7 @@ def _extreme(kind: str, is_max: bool) -> Callable[..., str]:
 
 
 def _three(kind: str, how: str) -> Callable[..., str]:
-    low, high = _extreme(kind, is_max=False), _extreme(kind, is_max=True)
+    low, high = extreme(kind, is_max=False), extreme(kind, is_max=True)
 
     def compute(w: Wave, a: str, b: str, c: str) -> str:
         if how != "med3":
@@ -90,28 +99,23 @@ def _three(kind: str, how: str) -> Callable[..., str]:
 for _kind in _KINDS:
     for _name, _op, _swapped in (("add", "fadd", False), ("sub", "fsub", False),
                                  ("subrev", "fsub", True), ("mul", "fmul", False)):  # fmt: skip
-        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, _operation(_op, _kind, _swapped))
-    simple(f"v_fma_{_kind}", _kind, (_kind,) * 3, _fma(_kind))
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, operation(_op, _kind, _swapped))
+    simple(f"v_fma_{_kind}", _kind, (_kind,) * 3, fused(_kind))
     for _name, _is_max in (("min", False), ("max", True)):
-        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, _extreme(_kind, _is_max))
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, extreme(_kind, _is_max))
     for _name in ("min3", "max3", "med3"):
         if _kind != "f64":
             simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 3, _three(_kind, _name))
     for _name, _op in (("floor", "floor"), ("ceil", "ceil"), ("trunc", "trunc"),
                        ("rndne", "roundeven")):  # fmt: skip
-        _wide = "f32" if _kind == "f16" else _kind
-
-        def _round(w: Wave, a: str, op: str = _op, wide: str = _wide) -> str:
-            return w.x.call(wide, op, a)
-
-        simple(f"v_{_name}_{_kind}", _kind, (_kind,), _in(_wide, _kind, _round))
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,), rounded(_op, _kind))
 
 
-def _ieee_extreme(kind: str, is_max: bool) -> Callable[..., str]:
+def ieee_extreme(kind: str, is_max: bool) -> Callable[..., str]:
     """The same, but what is no number wins."""
 
     def compute(w: Wave, a: str, b: str) -> str:
-        found = _extreme(kind, is_max)(w, a, b)
+        found = extreme(kind, is_max)(w, a, b)
         for value in (b, a):
             found = w.x.select(kind, w.x.compare(kind, "uno", value, value), value, found)
         return found
@@ -121,7 +125,23 @@ def _ieee_extreme(kind: str, is_max: bool) -> Callable[..., str]:
 
 for _kind in _KINDS:
     for _name, _is_max in (("minimum", False), ("maximum", True)):
-        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, _ieee_extreme(_kind, _is_max))
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 2, ieee_extreme(_kind, _is_max))
+
+
+def _twice(first: Callable[..., str], second: Callable[..., str]) -> Callable[..., str]:
+    """`second` of what `first` makes of two sources, and the third."""
+    return lambda w, a, b, c: second(w, first(w, a, b), c)
+
+
+for _kind in ("f16", "f32"):
+    _low, _high = (extreme(_kind, _is_max) for _is_max in (False, True))
+    _least, _most = (ieee_extreme(_kind, _is_max) for _is_max in (False, True))
+    for _name, _first, _second in (
+        ("minmax", _low, _high), ("maxmin", _high, _low), ("minimum3", _least, _least),
+        ("minimummaximum", _least, _most), ("maximumminimum", _most, _least),
+        ("maximum3", _most, _most),
+    ):  # fmt: skip
+        simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 3, _twice(_first, _second))
 
 
 def _mad(w: Wave, a: str, b: str, c: str) -> str:
@@ -162,7 +182,7 @@ def _accumulating(name: str, kind: str) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
         a, b = w.source("src0", kind), w.source("src1", kind)
-        w.result(kind, _fma(kind)(w, a, b, w.destination(kind)))
+        w.result(kind, fused(kind)(w, a, b, w.destination(kind)))
 
 
 for _kind in _KINDS:
@@ -174,7 +194,7 @@ def _with_constant(kind: str) -> None:
     def meaning(w: Wave) -> None:
         a, b = w.source("src0", kind), w.source("src1", kind)
         k = w.source("imm", kind)
-        w.result(kind, _fma(kind)(w, *((a, b, k) if "fmaak" in w.name else (a, k, b))))
+        w.result(kind, fused(kind)(w, *((a, b, k) if "fmaak" in w.name else (a, k, b))))
 
 
 _with_constant("f32")
@@ -190,7 +210,7 @@ def _mixed_source(w: Wave, name: str, at: int) -> str:
     if m.get("op_sel", 0) >> at & 1:
         value = w.x.op("u32", "lshr", value, w.x.const("u32", 16))
     half = w.signed("f16", w.x.resize("u32", "u16", value), of)
-    return _to(w, "f16", "f32", w.flushed("f16", w.x.cast("u16", "f16", half)))
+    return widened(w, "f16", "f32", w.flushed("f16", w.x.cast("u16", "f16", half)))
 
 
 @MEANINGS.of("v_fma_mix_f32", "v_fma_mixlo_f16", "v_fma_mixhi_f16")
@@ -200,15 +220,17 @@ def _mix(w: Wave) -> None:
     if w.name.endswith("f32"):
         w.result("f32", value)
         return
-    bits = w.x.cast("f16", "u16", w.finished("f16", _to(w, "f32", "f16", value)))
+    bits = w.x.cast("f16", "u16", w.finished("f16", widened(w, "f32", "f16", value)))
     w.set_half(w.item.operands["vdst"], bits, "mixhi" in w.name, clears=False)
 
 
 for _name, _op in (("add_f16", "fadd"), ("mul_f16", "fmul")):
-    packed(_name, 2, _operation(_op, "f16"))
-packed("fma_f16", 3, _fma("f16"))
-packed("min_f16", 2, _extreme("f16", is_max=False))
-packed("max_f16", 2, _extreme("f16", is_max=True))
+    packed(_name, 2, operation(_op, "f16"))
+packed("fma_f16", 3, fused("f16"))
+packed("min_f16", 2, extreme("f16", is_max=False))
+packed("max_f16", 2, extreme("f16", is_max=True))
+packed("minimum_f16", 2, ieee_extreme("f16", is_max=False))
+packed("maximum_f16", 2, ieee_extreme("f16", is_max=True))
 
 
 def _packed32(name: str, count: int, compute: Callable[..., str]) -> None:
@@ -233,9 +255,9 @@ def _packed32(name: str, count: int, compute: Callable[..., str]) -> None:
             w.set_vector(w.item.operands["vdst"], value, part)
 
 
-_packed32("add_f32", 2, _operation("fadd", "f32"))
-_packed32("mul_f32", 2, _operation("fmul", "f32"))
-_packed32("fma_f32", 3, _fma("f32"))
+_packed32("add_f32", 2, operation("fadd", "f32"))
+_packed32("mul_f32", 2, operation("fmul", "f32"))
+_packed32("fma_f32", 3, fused("f32"))
 
 
 @MEANINGS.of("v_pk_mov_b32")
@@ -326,8 +348,8 @@ def _ldexp(kind: str, count_kind: str) -> Callable[..., str]:
     def compute(w: Wave, a: str, n: str) -> str:
         count = w.x.resize(count_kind.replace("u", "i"), "i32", n)
         if kind == "f16":
-            wide = _to(w, "f16", "f64", a)
-            return _to(w, "f64", "f16", _ldexp("f64", "u32")(w, wide, count))
+            wide = widened(w, "f16", "f64", a)
+            return widened(w, "f64", "f16", _ldexp("f64", "u32")(w, wide, count))
         name = "ldexpf" if kind == "f32" else "ldexp"
         one = "float" if kind == "f32" else "double"
         w.e.need(name, f"declare {one} @{name}({one}, i32)")
@@ -378,8 +400,8 @@ def _fract(kind: str) -> Callable[..., str]:
     def compute(w: Wave, a: str) -> str:
         x = w.x
         wide = "f32" if kind == "f16" else kind
-        b = _to(w, kind, wide, a)
-        rest = _to(w, wide, kind, x.op(wide, "fsub", b, x.call(wide, "floor", b)))
+        b = widened(w, kind, wide, a)
+        rest = widened(w, wide, kind, x.op(wide, "fsub", b, x.call(wide, "floor", b)))
         whole = kind.replace("f", "u")
         below = ((_BIAS[kind] - 1) << _FRACTION[kind]) | (1 << _FRACTION[kind]) - 1
         most = x.cast(whole, kind, x.const(whole, below))
@@ -549,51 +571,51 @@ for _kind in _KINDS:
 # -- conversions
 
 
-def _to_integer(kind: str, integer: str) -> Callable[..., str]:
+def to_integer(kind: str, integer: str) -> Callable[..., str]:
     """Towards 0; what is too large becomes the nearest, and what is no number 0."""
 
     def compute(w: Wave, a: str) -> str:
         shape, target = w.x.type(kind), w.x.type(integer)
         name = "fptosi" if integer[0] == "i" else "fptoui"
-        lanes = w.width
-        suffix = f"v{lanes}i{bits_of(integer)}.v{lanes}{kind}"
+        lanes = "" if w.x.is_scalar else f"v{w.width}"
+        suffix = f"{lanes}i{bits_of(integer)}.{lanes}{kind}"
         return w.e.intrinsic(f"llvm.{name}.sat.{suffix}", target, f"{shape} {a}")
 
     return compute
 
 
-def _from_integer(integer: str, kind: str) -> Callable[..., str]:
+def from_integer(integer: str, kind: str) -> Callable[..., str]:
     opcode = "sitofp" if integer[0] == "i" else "uitofp"
     return lambda w, a: w.x.convert(opcode, integer, kind, a)
 
 
 for _kind in ("f32", "f64"):
     for _integer in ("i32", "u32"):
-        simple(f"v_cvt_{_integer}_{_kind}", _integer, (_kind,), _to_integer(_kind, _integer))
-        simple(f"v_cvt_{_kind}_{_integer}", _kind, (_integer,), _from_integer(_integer, _kind))
+        simple(f"v_cvt_{_integer}_{_kind}", _integer, (_kind,), to_integer(_kind, _integer))
+        simple(f"v_cvt_{_kind}_{_integer}", _kind, (_integer,), from_integer(_integer, _kind))
 for _integer in ("i16", "u16"):
 
     def _from16(w: Wave, a: str, integer: str = _integer) -> str:
-        return _to(w, "f32", "f16", _from_integer(integer, "f32")(w, a))
+        return widened(w, "f32", "f16", from_integer(integer, "f32")(w, a))
 
     def _to16(w: Wave, a: str, integer: str = _integer) -> str:
-        return _to_integer("f32", integer)(w, _to(w, "f16", "f32", a))
+        return to_integer("f32", integer)(w, widened(w, "f16", "f32", a))
 
     simple(f"v_cvt_f16_{_integer}", "f16", (_integer,), _from16)
     simple(f"v_cvt_{_integer}_f16", _integer, ("f16",), _to16)
 for _old, _new in (("f32", "f16"), ("f16", "f32"), ("f32", "f64"), ("f64", "f32")):
     simple(f"v_cvt_{_new}_{_old}", _new, (_old,),
-           lambda w, a, old=_old, new=_new: _to(w, old, new, a))  # fmt: skip
+           lambda w, a, old=_old, new=_new: widened(w, old, new, a))  # fmt: skip
 for _at in range(4):
 
     def _from_byte(w: Wave, a: str, at: int = _at) -> str:
-        return _from_integer("u32", "f32")(w, w.x.bits(a, 8 * at, 8))
+        return from_integer("u32", "f32")(w, w.x.bits(a, 8 * at, 8))
 
     simple(f"v_cvt_f32_ubyte{_at}", "f32", ("u32",), _from_byte)
 
 
 def _floor_to(w: Wave, a: str) -> str:
-    return _to_integer("f32", "i32")(w, w.x.call("f32", "floor", a))
+    return to_integer("f32", "i32")(w, w.x.call("f32", "floor", a))
 
 
 def _nearest_to(w: Wave, a: str) -> str:
@@ -612,19 +634,22 @@ for _name in ("v_cvt_rpi_i32_f32", "v_cvt_nearest_i32_f32"):
 
 @MEANINGS.of("v_cvt_pkrtz_f16_f32", "v_cvt_pk_rtz_f16_f32")
 def _pack_towards_zero(w: Wave) -> None:
-    """Two floats to 16 bits, towards 0: the nearest, or the one before it."""
-    x, halves = w.x, []
-    for name in ("src0", "src1"):
-        a = w.source(name, "f32")
-        near = _to(w, "f32", "f16", a)
-        back = _to(w, "f16", "f32", near)
-        sizes = [x.call("f32", "fabs", v) for v in (back, a)]
-        over = x.compare("f32", "ogt", *sizes)
-        bits = x.cast("f16", "u16", near)
-        less = x.op("u16", "sub", bits, x.const("u16", 1))
-        infinite = x.compare("f32", "oeq", sizes[1], x.const("f32", math.inf))
-        halves.append(x.select("u16", x.both(over, x.no(infinite)), less, bits))
+    """Two floats to 16 bits, towards 0."""
+    halves = [towards_zero(w, w.source(name, "f32")) for name in ("src0", "src1")]
     w.set_bits(32, join(w, *halves))
+
+
+def towards_zero(w: Wave, a: str) -> str:
+    """A float of 32 bits as 16, towards 0: the nearest, or the one before it."""
+    x = w.x
+    near = widened(w, "f32", "f16", a)
+    back = widened(w, "f16", "f32", near)
+    sizes = [x.call("f32", "fabs", v) for v in (back, a)]
+    over = x.compare("f32", "ogt", *sizes)
+    bits = x.cast("f16", "u16", near)
+    less = x.op("u16", "sub", bits, x.const("u16", 1))
+    infinite = x.compare("f32", "oeq", sizes[1], x.const("f32", math.inf))
+    return x.select("u16", x.both(over, x.no(infinite)), less, bits)
 
 
 def _dot(name: str, letter: str) -> None:
@@ -649,18 +674,18 @@ def _half_of_source(w: Wave, number: int, half: int) -> str:
     """One of the two values of a source as float64: halves, or bfloat16."""
     name = f"src{number}"
     if w.name.endswith("_f16"):
-        return _to(w, "f16", "f64", packed_source(w, name, "f16", number, half))
+        return widened(w, "f16", "f64", packed_source(w, name, "f16", number, half))
     bits = packed_source(w, name, "u16", number, half)
     if w.item.modifiers.get("neg_hi" if half else "neg_lo", 0) >> number & 1:
         bits = w.x.op("u16", "xor", bits, w.x.const("u16", 0x8000))
     high = w.x.op("u32", "shl", w.x.resize("u16", "u32", bits), w.x.const("u32", 16))
-    return _to(w, "f32", "f64", w.x.cast("u32", "f32", high))
+    return widened(w, "f32", "f64", w.x.cast("u32", "f32", high))
 
 
 @MEANINGS.of("v_dot2_f32_f16", "v_dot2_f32_bf16")
 def _dot_halves(w: Wave) -> None:
-    x, total = w.x, _to(w, "f32", "f64", w.source("src2", "f32"))
+    x, total = w.x, widened(w, "f32", "f64", w.source("src2", "f32"))
     for half in range(2):
         a, b = (_half_of_source(w, number, half) for number in range(2))
         total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
-    w.result("f32", _to(w, "f64", "f32", total))
+    w.result("f32", widened(w, "f64", "f32", total))

@@ -15,14 +15,15 @@ from treadle.emulate.simt.machine import Fault, Machine, Windows
 from treadle.emulate.simt.registers import Place
 
 __all__ = [
-    "ILLEGAL", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP9", "VCC", "WINDOW", "front_end",
-    "places",
+    "ILLEGAL", "NOT_WAITED", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP9", "VCC", "WINDOW",
+    "front_end", "places",
 ]  # fmt: skip
 
 VCC, _TTMP = 106, 108
 SCALARS, VECTORS = 124, 256
 TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
+NOT_WAITED = Fault.FIRST_OWN + 1
 _MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
 _OTHERS = ("m0", "scc", "exec_hi", "flat_scratch_lo", "flat_scratch_hi")
 # Where generic addresses of shared and of scratch memory begin, as the driver says as well.
@@ -49,6 +50,10 @@ def _illegal(facts: FaultFacts) -> str:
     return f"{facts.who}: the wave reached an instruction that is not emulated"
 
 
+def _not_waited(facts: FaultFacts) -> str:
+    return f"{facts.who}: the wave does not wait for memory"
+
+
 @cache
 def front_end(width: int) -> FrontEnd:
     """The front end of waves of 32 or 64 lanes."""
@@ -56,7 +61,7 @@ def front_end(width: int) -> FrontEnd:
         "AMD",
         _machine(width),
         symbols=("treadle_simt_host",),
-        faults={ILLEGAL: _illegal},
+        faults={ILLEGAL: _illegal, NOT_WAITED: _not_waited},
         windows=Windows(SHARED, WINDOW, PRIVATE, WINDOW),
     )
 

@@ -16,9 +16,8 @@ from treadle.emulate.amd.machine import PRIVATE
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.vector import gather
-from treadle.emulate.simt.accesses import load, read_modify_write, store
+from treadle.emulate.simt.accesses import load, load_scalars, read_modify_write, store
 from treadle.emulate.simt.atomics import atomic_function
-from treadle.emulate.simt.shadow import LOAD
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,31 +44,36 @@ def _is_off(w: Wave, of: Operand | None) -> bool:
 # -- scalar loads
 
 
+def _scalar_address(w: Wave) -> str:
+    s, operands = w.s, w.item.operands
+    address = s.op("u64", "add", w.scalar(operands["sbase"], "u64"), str(_offset(w)))
+    more = operands.get("soffset")
+    if _is_off(w, more) or more is None:
+        return address
+    return s.op("u64", "add", address, s.resize("u32", "u64", w.scalar(more)))
+
+
 def _scalar_load(count: int) -> None:
     @MEANINGS.of(f"s_load_b{32 * count}")
     def meaning(w: Wave) -> None:
-        s, e, operands = w.s, w.e, w.item.operands
-        address = w.scalar(operands["sbase"], "u64")
-        address = s.op("u64", "add", address, str(_offset(w)))
-        more = operands.get("soffset")
-        if not _is_off(w, more) and more is not None:
-            address = s.op("u64", "add", address, s.resize("u32", "u64", w.scalar(more)))
-        address = s.op("u64", "and", address, "-4")
-        host = e.intrinsic(
-            "treadle_simt_host", "i64", "ptr %block", "ptr %warp", f"i32 {e.site}", "i32 0",
-            f"i64 {address}", f"i32 {4 * count}", f"i32 {LOAD}",
-        )  # fmt: skip
-        # What is not there is read from memory of the wave, and never seen: a fault was noted.
-        spare = e.op(f"ptrtoint ptr {e.warp_field('data')} to i64")
-        good = s.truth("u64", host)
-        place = e.op(f"inttoptr i64 {s.select('u64', good, host, spare)} to ptr")
-        for i in range(count):
-            at = e.op(f"getelementptr i32, ptr {place}, i64 {i}")
-            w.set_scalar(operands["sdst"], e.op(f"load i32, ptr {at}"), part=i)
+        address = w.s.op("u64", "and", _scalar_address(w), "-4")
+        for part, value in enumerate(load_scalars(w.e, address, 32, count)):
+            w.set_scalar(w.item.operands["sdst"], value, part=part)
+
+
+def _small_scalar_load(letter: str, bits: int) -> None:
+    @MEANINGS.of(f"s_load_{letter}{bits}")
+    def meaning(w: Wave) -> None:
+        """gfx12 has these."""
+        (value,) = load_scalars(w.e, _scalar_address(w), bits)
+        w.set_scalar(w.item.operands["sdst"], w.s.resize(f"{letter}{bits}", "u32", value))
 
 
 for _count in (1, 2, 3, 4, 8, 16):
     _scalar_load(_count)
+for _letter in "ui":
+    for _bits in (8, 16):
+        _small_scalar_load(_letter, _bits)
 
 # -- memory of lanes
 
@@ -183,7 +187,7 @@ _SMALL = (
 def _place(w: Wave, kind: str) -> _Memory:
     """The memory that an access reaches."""
     if kind == "ds":
-        return _linear(w, "shared", _shared_address(w, w.item.modifiers.get("offset", 0)))
+        return _shared(w, w.item.modifiers.get("offset", 0))
     if kind == "buffer":
         buffer = Buffer.of(w)
         at = lambda byte, nbytes: buffer.at(w, byte, nbytes)
@@ -192,6 +196,13 @@ def _place(w: Wave, kind: str) -> _Memory:
     if w.chip.has_scratch_register or kind == "global":
         return _linear(w, _SPACES[kind], address)
     return _with_scratch(w, kind, address)
+
+
+def _shared(w: Wave, offset: int) -> _Memory:
+    """Shared memory at a register and an offset, whose sum has 32 bits."""
+    base = w.lanes_of(w.item.operands["addr"])
+    address = w.x.op("u32", "add", base, w.x.const("u32", offset))
+    return _linear(w, "shared", w.x.resize("u32", "u64", address))
 
 
 def _linear(w: Wave, space: str, address: str) -> _Memory:
@@ -282,15 +293,9 @@ for _kind in ("global", "flat", "scratch", "buffer", "ds"):
 # -- two places of LDS
 
 
-def _shared_address(w: Wave, offset: int) -> str:
-    """The sum of an address and an offset, which has 32 bits: an address may be negative."""
-    address = w.lanes_of(w.item.operands["addr"])
-    return w.x.resize("u32", "u64", w.x.op("u32", "add", address, w.x.const("u32", offset)))
-
-
 def _two_places(w: Wave, words: int, stride: int) -> list[_Memory]:
     offsets = (w.item.modifiers[name] * 4 * words * stride for name in ("offset0", "offset1"))
-    return [_linear(w, "shared", _shared_address(w, offset)) for offset in offsets]
+    return [_shared(w, offset) for offset in offsets]
 
 
 def _pair(words: int, stride: int) -> None:

@@ -4,8 +4,8 @@
 
 Code is read where branches and calls lead (see targets). A block of code ends with one of them, a
 barrier or the end, and where another begins. Before the first stands one that sets the registers
-which the descriptor asks for. What has no meaning is a fault when a wave comes there, and not
-before.
+which the descriptor asks for. What has no meaning, and what uses the result of a load without a
+wait for it, is a fault when a wave comes there, and not before.
 """
 
 from __future__ import annotations
@@ -14,15 +14,25 @@ import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from treadle.emulate.amd import floating, indexed, matrix, memory, scalar, scalar_floats, vector
+from treadle.emulate.amd import (
+    floating,
+    indexed,
+    matrix,
+    memory,
+    scalar,
+    scalar_floating,
+    vector,
+    waits,
+)
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
-from treadle.emulate.amd.machine import ILLEGAL, TTMP7, TTMP9, front_end, places
+from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP9, front_end, places
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.targets import Constants
+from treadle.emulate.amd.waits import unwaited
 from treadle.emulate.amd.wave import Unsupported, Wave
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.simt.emit import Emitter
@@ -38,7 +48,7 @@ _MODULES = (
     matrix,
     memory,
     scalar,
-    scalar_floats,
+    scalar_floating,
     vector,
 )  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
@@ -51,6 +61,7 @@ _CONDITIONS = {
 }  # fmt: skip
 _ENDS = ("s_endpgm", "s_endpgm_saved")
 _INDIRECT = ("s_setpc_b64", "s_swappc_b64")  # to an address that registers hold
+_CALLS = ("s_call_b64", "s_swappc_b64")
 _JUMPS = ("s_branch", "s_call_b64", *_INDIRECT)  # what does not go on behind itself
 _LASTING_MODE = "a mode that the kernel's first basic block does not have and the next one would"
 _BARRIERS = ("s_barrier", "s_barrier_wait")
@@ -109,10 +120,12 @@ class _Translator:
         self._broken: dict[int, str] = {}  # where no instruction is, and why
         self._starts = {kernel.entry}
         self._indirect: set[int] = set()  # where registers may lead
+        self._returns: set[int] = set()  # those of them that are behind a call
         self._sites: list[int] = []
         self._faults: dict[int, str] = {}  # a site's fault
         self._follow()
         self._blocks = self._split()
+        self._unwaited = unwaited(self._ways(), kernel.entry, self._chip.generation)
 
     # -- reading
 
@@ -149,8 +162,11 @@ class _Translator:
             return {_target(address, item)}
         found = {_target(address, item)} if name == "s_call_b64" else set()
         if name in _INDIRECT:
-            found |= constants.pair(item.operands["src0"]) or constants.seen
-        if name in ("s_call_b64", "s_swappc_b64"):
+            found |= constants.pair(item.operands["src0"])
+        if name == "s_swappc_b64" and not found:
+            found |= constants.seen
+        if name in _CALLS:
+            self._returns.add(address + item.size)
             found.add(address + item.size)
         self._indirect |= found
         return found
@@ -174,6 +190,25 @@ class _Translator:
             block.end = address
             blocks.append(block)
         return blocks
+
+    def _ways(self) -> dict[int, waits.Block]:
+        """The blocks by where they begin, and which may follow each."""
+        return {
+            block.start: waits.Block(block.items, self._following(block)) for block in self._blocks
+        }
+
+    def _following(self, block: _Block) -> list[int]:
+        if not block.items:
+            return []
+        address, item = block.items[-1]
+        name = canonical(item.operation)
+        if name in _INDIRECT:
+            # What comes behind a call follows the return.
+            return sorted(self._indirect - self._returns if name in _CALLS else self._indirect)
+        found = [] if name in _JUMPS or name in _ENDS else [block.end]
+        if name in _CONDITIONS or name in ("s_branch", "s_call_b64"):
+            found.append(_target(address, item))
+        return found
 
     # -- writing
 
@@ -276,6 +311,9 @@ class _Translator:
             return
         for address, item in block.items:
             site = self._site(address)
+            if address in self._unwaited:
+                self._fault(NOT_WAITED, site, self._unwaited[address])
+                return
             name = canonical(item.operation)
             ends_block = name in _CONDITIONS or name in _JUMPS or name in _BARRIERS
             if ends_block and self._has_lasting_mode():
@@ -330,9 +368,12 @@ class _Translator:
 
     def _illegal(self, site: int, why: str) -> None:
         """The wave ends here with a fault."""
+        self._fault(ILLEGAL, site, why)
+
+    def _fault(self, kind: int, site: int, why: str) -> None:
         self._faults[site] = why
         e = self._e
-        e.report(ILLEGAL, "0")
+        e.report(kind, "0")
         self._w.registers.leave()
         self._flow.exit()
 

@@ -285,6 +285,12 @@ for _kind in ("u32", "i32", "u16", "i16"):
         simple(f"v_{_name}_{_kind}", _kind, (_kind,) * 3, _of_three(_kind, _name))
 
 
+for _kind, _sign in (("u32", "u"), ("i32", "s")):
+    _least, _most = (_intrinsic(f"{_sign}{_name}", _kind) for _name in ("min", "max"))
+    simple(f"v_minmax_{_kind}", _kind, (_kind,) * 3, _two(_kind, _least, _most))
+    simple(f"v_maxmin_{_kind}", _kind, (_kind,) * 3, _two(_kind, _most, _least))
+
+
 def _sad(w: Wave, a: str, b: str, c: str) -> str:
     most, least = w.x.call("u32", "umax", a, b), w.x.call("u32", "umin", a, b)
     return w.x.op("u32", "add", w.x.op("u32", "sub", most, least), c)
