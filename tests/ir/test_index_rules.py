@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 
+from treadle.dtype import dtypes
 from treadle.ir.evaluate import evaluate
 from treadle.ir.interval import bounds
 from treadle.ir.loops import loop_size
@@ -222,3 +223,13 @@ def test_a_block_that_fails_leaves_nothing_remembered():
         fails_in_a_block()
     with remembered():
         assert not SIMPLER.here()
+
+
+def test_numbers_of_loops_that_became_integers_are_compared_as_before():
+    i = Node.range(40, 0)
+    below = Node(Op.CMPLT, dtypes.bool, (i.cast(dtypes.int32), Node.const(dtypes.int32, 17)))
+    assert simplify(below) is simplify(i < 17)
+    assert simplify((i // 3 < 5) & (i % 2 < 1)) is simplify((i < 15) & (i % 2 < 1))
+    far = i * (1 << 28)  # which has no place in an int32
+    wrapped = Node(Op.CMPLT, dtypes.bool, (far.cast(dtypes.int32), Node.const(dtypes.int32, 17)))
+    assert simplify(wrapped) is wrapped

@@ -108,7 +108,7 @@ def test_a_condition_that_another_chooses_is_known_too():
     """Of all steps of 16 but the last, both conditions are known: one is what the WHERE gives."""
     places = np.arange(1000)
     array = numbers(50, 1000) > 0
-    here = Tensor.arange(1000, device="CPU").reshape(1, 1000).expand(50, 1000)
+    here = Tensor.arange(1000.0, device="CPU").reshape(1, 1000).expand(50, 1000)
     mask = Tensor(array, device="CPU").realize()
     found = (here < 993).where(here < 995, mask).sum(1)
     for target in TARGETS:

@@ -113,10 +113,15 @@ def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
 
 
 def _index_uses(root: Node) -> list[Node]:
-    """Every index expression and condition as it is used: the largest ones, not their parts."""
+    """Every index expression and condition as it is used: the largest ones, not their parts.
+
+    Not a loop compared with a constant: `outer < 3` is `outer * 8 + inner < 24`.
+    """
     found: dict[Node, None] = {}
     for node in root.toposort():
         if node.dtype.kind == "index" and node.op is not Op.CAST:
+            continue
+        if node.op is Op.CMPLT and node.src[0].op is Op.RANGE and node.src[1].op is Op.CONST:
             continue
         closed = len(closed_ranges(node))
         for source in node.src[: len(node.src) - closed]:

@@ -29,6 +29,8 @@ __all__ = [
 
 Terms = dict[Node, int]
 
+_INT32 = 1 << 31
+
 SIMPLER = Table[Node, Node]()  # what nodes are simplified to
 
 
@@ -399,6 +401,17 @@ def _less(x: Node, y: Node) -> Node | None:
     return Node(Op.CMPLT, dtypes.bool, (simplify(x - y), Node.index(0)))
 
 
+def _below_as_index(i: Node, k: Node) -> Node | None:
+    """A number of a loop that became an int32: as a number of a loop it is compared alike."""
+    index = i.src[0] if i.op is Op.CAST else i
+    if index.dtype is not dtypes.index:
+        return None
+    least, most = bounds(index)
+    if not -_INT32 <= least <= most < _INT32:
+        return None
+    return Node(Op.CMPLT, dtypes.bool, (index, Node.index(k.arg)))
+
+
 def _decided(node: Node) -> Node | None:
     least, most = bounds(node)
     return Node.const(dtypes.bool, least) if least == most else None
@@ -413,6 +426,7 @@ def _decide(op: Op) -> Callable[..., Node | None]:
 
 _x, _y = anything("x"), anything("y")
 _c, _d = constant("c"), constant("d")
+_i, _k = anything("i", dtypes.int32), constant("k", dtypes.int32)
 _p, _q = anything("p", dtypes.bool), anything("q", dtypes.bool)
 
 INDEX_RULES = RuleSet(
@@ -433,8 +447,10 @@ INDEX_RULES = RuleSet(
         rule("div-size", _x // _y, _divide_by_size),
         rule("mod-size", _x % _y, _remainder_by_size),
         # comparison
+        rule("less-than-div", (_x // _c) < _d, _x < (_c * _d), when=_c > 0),
         rule("less-than-constant", _x < _c, _below),
         rule("less-than", _x < _y, _less),
+        rule("less-than-int32", _i < _k, _below_as_index),
         rule("equal-decided", _x.eq(_y), _decide(Op.CMPEQ)),
         rule("unequal-decided", _x.ne(_y), _decide(Op.CMPNE)),
         # the larger and the smaller
