@@ -53,7 +53,10 @@ def pack_columns(
     scope, around = ("shared", ()) if around is None else ("grid", around)
     turned = any(stride(index, steps[-1]) == 1 for index in reads_of(y))
     kinds = _one_vector_at_a_time(y, lane_loops)
-    fill = {r: Split(n, (n,)) for r, n in moves.copies((*order, *lane_loops), kinds).items()}
+    # Where lanes come from is worked out once for all steps, if that is any work.
+    outside = [r for r in lane_loops if r in kinds and not turned]
+    loops = (*outside, *order, *(r for r in lane_loops if r not in outside))
+    fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, kinds).items()}
     if turned:
         # Rows that lie along steps are transposed, a square at a time.
         fill |= _in_squares(moves, y, steps, tile.unit[1])
