@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 import pytest
 
@@ -288,6 +290,31 @@ def test_depthwise_gradients_to_weights_have_lanes_of_channels_that_lie_last(
     ]
     found = gradient(*given).numpy()[:, 0].transpose(1, 2, 0)
     np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(("channels", "size", "window"), [(32, 16, 7), (96, 19, 5), (40, 8, 7)])
+def test_depthwise_gradients_of_channels_that_lie_last_have_lanes_of_them(channels, size, window):
+    """Results go to images whose channels lie first, and are added to such."""
+    slope, before = numbers(4, size, size, channels), numbers(4, channels, size, size)
+    weight = numbers(channels, 1, window, window)
+    around = window // 2
+    given = [Tensor(t, device="CPU").realize() for t in (slope, weight, before)]
+
+    def gradient(slope, weight, before):
+        image = Tensor.zeros(4, channels, size, size, device="CPU")
+        result = image.conv2d(weight, groups=channels, padding=around)
+        arrived = slope.permute(0, 3, 1, 2)
+        return before + result.gradient(image, gradient=arrived)[0]
+
+    with choices_of() as found:
+        optimized(gradient(*given))
+    assert "lane_results" in found
+    padded = np.pad(slope.astype(np.float64), [(0, 0), (around, around), (around, around), (0, 0)])
+    wanted = before.astype(np.float64)
+    for i, j in itertools.product(range(window), repeat=2):
+        part = padded[:, window - 1 - i :][:, :size, window - 1 - j :][:, :, :size]
+        wanted += (part * weight[:, 0, i, j]).transpose(0, 3, 1, 2)
+    np.testing.assert_allclose(gradient(*given).numpy(), wanted, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("stride", [1, 2])

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from ..ir.conditions import parts, without_not
 from ..ir.interval import bounds
-from ..ir.loops import closed_ranges, loop_size, ranges_of
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -39,6 +39,7 @@ __all__ = [
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
 APART = 4  # a vector of elements that lie apart costs as much as so many that do not
+MOST_OF_TABLE = 1 << 13  # elements
 SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
 
@@ -240,8 +241,20 @@ def contiguity(nest: Nest, loop: Node) -> int:
         if step == 1:
             total += access.weight
         elif step is None or not 0 <= step <= SHORT_STRIDE:
-            total -= access.weight * (2 if access.is_store else 1) * APART
+            if not _is_table(nest, access, loop):
+                total -= access.weight * (2 if access.is_store else 1) * APART
     return total
+
+
+def _is_table(nest: Nest, access: Access, loop: Node) -> bool:
+    """Whether `access` reads little that other results want, too, as weights of channels are.
+
+    It lies in cache, or in registers where several results are computed at a time.
+    """
+    loops = ranges_of(access.index)
+    if access.is_store or not all(map(has_fixed_size, loops)) or loop_size(*loops) > MOST_OF_TABLE:
+        return False
+    return not any(r in loops for r in nest.loops if r is not loop)
 
 
 def gating(value: Node) -> frozenset[Node]:
