@@ -55,3 +55,12 @@ def test_a_condition_with_other_loops_keeps_them_apart():
     array = numbers(40, 24, 24)
     found = Tensor(array, device="CPU").realize().tril()
     np.testing.assert_array_equal(found.numpy(), np.tril(array))
+
+
+def test_a_condition_of_the_inner_loop_keeps_them_apart():
+    x = Tensor(numbers(300, 40), device="CPU").realize()
+    found = (Tensor.arange(40, device="CPU") < 7).where(x, 0.0).contiguous()
+    assert "merged_loops" not in choices_of(found)
+    expected = x.numpy().copy()
+    expected[:, 7:] = 0
+    np.testing.assert_array_equal(found.numpy(), expected)

@@ -100,9 +100,10 @@ def merge_symbolic(moves: Moves) -> None:
 
 def _mergeable(root: Node, is_wanted: Callable[[Node, Node], bool]) -> Merge | None:
     uses, closed = _index_uses(root), _closed_lists(root)
+    limited = frozenset(node.src[0] for node in root.toposort() if _is_limit(node))
     for loops in closed:
         for outer, inner in itertools.pairwise(loops):
-            if is_wanted(outer, inner) and _merges(outer, inner, uses):
+            if is_wanted(outer, inner) and _merges(outer, inner, uses, limited):
                 if all((outer in one) == (inner in one) for one in closed):
                     return Merge(Loop.of(outer), Loop.of(inner))
     return None
@@ -115,13 +116,11 @@ def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
 def _index_uses(root: Node) -> list[Node]:
     """Every index expression and condition as it is used: the largest ones, not their parts.
 
-    Not a loop compared with a constant: `outer < 3` is `outer * 8 + inner < 24`.
+    Not a loop that is compared with a constant.
     """
     found: dict[Node, None] = {}
     for node in root.toposort():
-        if node.dtype.kind == "index" and node.op is not Op.CAST:
-            continue
-        if node.op is Op.CMPLT and node.src[0].op is Op.RANGE and node.src[1].op is Op.CONST:
+        if (node.dtype.kind == "index" and node.op is not Op.CAST) or _is_limit(node):
             continue
         closed = len(closed_ranges(node))
         for source in node.src[: len(node.src) - closed]:
@@ -130,7 +129,17 @@ def _index_uses(root: Node) -> list[Node]:
     return list(found)
 
 
-def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
+def _is_limit(node: Node) -> bool:
+    """Whether a node asks if a loop is before a constant."""
+    return node.op is Op.CMPLT and node.src[0].op is Op.RANGE and node.src[1].op is Op.CONST
+
+
+def _merges(outer: Node, inner: Node, uses: list[Node], limited: frozenset[Node]) -> bool:
+    """Whether all uses see one loop. A limit of the outer one is one: `outer < 3` is
+    `outer * 8 + inner < 24`.
+    """
+    if inner in limited:
+        return False
     [(whole, size)] = linear_terms(simplify(outer * bound_of(inner)))[0].items()
     for index in uses:
         terms, _ = linear_terms(index)
