@@ -40,6 +40,7 @@ __all__ = [
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
 APART = 4  # a vector of elements that lie apart costs as much as so many that do not
 MOST_OF_TABLE = 1 << 13  # elements
+LEAST_OF_READERS = 16
 SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
 
@@ -251,10 +252,11 @@ def _is_table(nest: Nest, access: Access, loop: Node) -> bool:
 
     It lies in cache, or in registers where several results are computed at a time.
     """
-    loops = ranges_of(access.index)
-    if access.is_store or not all(map(has_fixed_size, loops)) or loop_size(*loops) > MOST_OF_TABLE:
+    loops, others = ranges_of(access.index), [r for r in nest.loops if r is not loop]
+    if access.is_store or not all(map(has_fixed_size, (*loops, *others))):
         return False
-    return not any(r in loops for r in nest.loops if r is not loop)
+    is_read_often = loop_size(*others) >= LEAST_OF_READERS
+    return is_read_often and loop_size(*loops) <= MOST_OF_TABLE and loops.isdisjoint(others)
 
 
 def gating(value: Node) -> frozenset[Node]:
