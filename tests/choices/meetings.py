@@ -72,6 +72,9 @@ SINKS: dict[str, Way] = {
     "plain": lambda rng, n, k: Part(lambda o, x: x, []),
     "turned": lambda rng, n, k: Part(lambda o, x: o.contiguous(o.transpose(x, 1, 0)), []),
     "in_four_parts": lambda rng, n, k: Part(lambda o, x: o.reshape(x, 4, n // 4, k), []),
+    "in_turned_parts": lambda rng, n, k: Part(
+        lambda o, x: o.contiguous(o.transpose(o.reshape(x, 4, n // 4, k), 0, 2, 1)), []
+    ),
     "spread_onto": lambda rng, n, k: Part(
         lambda o, x, y, at: o.spread(x, at, y),
         [_small(rng, 30, k), places(rng, 30 * k, n).reshape(30, k)],
@@ -106,8 +109,12 @@ def _small(rng: random.Random, *shape: int) -> np.ndarray:
 def product(
     seed: int, size: tuple[int, int, int], one: str, other: str, mask: bool, end: str,
     terms: tuple[str, ...], sink: str, made: str = "plain", halves: bool = False,
+    places: bool = False,
 ) -> Recipe:  # fmt: skip
     """A product of `size` of `one` by `other`, perhaps one under a mask, with `terms` and a way.
+
+    The mask is of values that are read, which both factors are under, or about `places`, which one
+    of them is under.
 
     Of `halves` in memory, if they are to be: those are what most matrix units multiply.
     """
@@ -117,18 +124,19 @@ def product(
     parts = [*(map(_in_halves, factors) if halves else factors), WAYS[end](rng, n, m)]
     parts += [TERMS[name](rng, n, m) for name in terms]
     parts.append(SINKS[sink](rng, n, m))
-    hidden = np.arange(k).reshape(-1, 1, 1) % 5 > 0
+    values = np.arange(k).reshape(-1, 1, 1) % 5 > 0
 
-    def run(o: Any, found: list[tuple[Part, list[Any]]], hidden: Any) -> Any:
+    def run(o: Any, found: list[tuple[Part, list[Any]]], values: Any) -> Any:
         x, w, y = (part.run(o, *own) for part, own in found[:3])
-        s = _masked(o, x, w, hidden, size) if mask else x @ w
+        shown = o.reshape(o.places_of(w, 0), k, 1, 1) % 5 > 0 if places else values
+        s = _masked(o, x, w, shown, size) if mask else x @ w
         s = s * 0.1 + y
         for part, own in found[3:-1]:
             s = s + o.tanh(part.run(o, *own))
         part, own = found[-1]
         return part.run(o, MADE[made](o, s), *own)
 
-    return replace(_of_parts(parts, run, hidden), loose=halves)
+    return replace(_of_parts(parts, run, values), loose=halves)
 
 
 def _in_halves(part: Part) -> Part:
@@ -138,10 +146,10 @@ def _in_halves(part: Part) -> Part:
     return part._replace(run=lambda o, *own: o.single(part.run(o, *own)), inputs=inputs)
 
 
-def _masked(o: Any, x: Any, w: Any, hidden: Any, size: tuple[int, int, int]) -> Any:
+def _masked(o: Any, x: Any, w: Any, shown: Any, size: tuple[int, int, int]) -> Any:
     n, k, m = size
     factors = o.reshape(o.transpose(x, 1, 0), k, n, 1) * o.reshape(w, k, 1, m)
-    return o.reshape(o.sum(o.where(hidden, factors, 0.0), 0), n, m)
+    return o.reshape(o.sum(o.where(shown, factors, 0.0), 0), n, m)
 
 
 def products(seed: int, size: tuple[int, int, int, int, int]) -> Recipe:

@@ -127,6 +127,9 @@ class OfTensor:
     def is_at(self, labels: Any, size: int) -> Any:
         return labels.reshape(-1, 1).eq(Tensor.arange(size, device=labels.device))
 
+    def places_of(self, x: Any, axis: int) -> Any:
+        return Tensor.arange(x.shape[axis], device=x.device)
+
     def half(self, x: Any) -> Any:
         return x.half()
 
@@ -262,6 +265,9 @@ class OfNumpy:
 
     def is_at(self, labels: Any, size: int) -> Any:
         return labels[:, None] == np.arange(size)
+
+    def places_of(self, x: Any, axis: int) -> Any:
+        return np.arange(x.shape[axis])
 
     def half(self, x: Any) -> Any:
         return x.astype(np.float16).astype(np.float64)

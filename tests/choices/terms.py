@@ -155,18 +155,23 @@ TERMS: dict[str, Term] = {
 def _masked_products(
     rng: random.Random, n: int, k: int, before: int, apart: int, most: int = 4032
 ) -> Part:
-    """Factors are parts of rows that are so much wider, and elements so far apart."""
+    """Factors are parts of rows that are so much wider, and elements so far apart.
+
+    The mask is about places, so that one factor alone is under it: values that are read would mask
+    both (optimize/hoist_masks).
+    """
     steps = most if n * k <= FEW_RESULTS or most == 400 else 40
     steps = steps if n * k <= MANY_RESULTS else 6
 
-    def run(o: Any, x: Any, w: Any, mask: Any) -> Any:
+    def run(o: Any, x: Any, w: Any) -> Any:
+        mask = o.reshape(o.places_of(x, 0), steps, 1, 1) % 5 > 0
         x, w = x[:, before:], w[:, ::apart]
         factors = o.reshape(x, steps, n, 1), o.reshape(w, steps, 1, k)
         one, other = factors[::-1] if before else factors  # the mask goes to the first
         return o.reshape(o.sum(o.where(mask, one * other, 0.0), 0), n, k) * 0.01
 
     inputs = [normal(rng, steps, n + before), normal(rng, steps, apart * k)]
-    return Part(run, [*inputs, np.arange(steps).reshape(-1, 1, 1) % 5 > 0], 2)
+    return Part(run, inputs, 2)
 
 
 NUMBERS: dict[str, Callable[[Any, Any], Any]] = {
