@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 
 from treadle import Tensor
+from treadle.engine.run import scheduled
 from treadle.ir.choices import observing
+from treadle.optimize.heuristic import optimize
+from treadle.optimize.loop_digits import Merge
+from treadle.target import parse_target
 
 RNG = np.random.default_rng(3)
 # What is joined along the axis before the last, and how long rows are.
@@ -64,3 +68,13 @@ def test_a_condition_of_the_inner_loop_keeps_them_apart():
     expected = x.numpy().copy()
     expected[:, 7:] = 0
     np.testing.assert_array_equal(found.numpy(), expected)
+
+
+def test_long_rows_have_one_condition_each():
+    x = Tensor(numbers(40, 35, 18), device="CPU").realize()
+    found = x.roll(9, 0)
+    (kernel,) = scheduled([(found.node, "CPU")])
+    _, schedule = optimize(kernel.ast, parse_target("x86-64-v4"))
+    assert len(schedule.of_kind(Merge)) == 1  # those of a row
+    np.testing.assert_array_equal(found.numpy(), np.roll(x.numpy(), 9, 0))
+    np.testing.assert_array_equal(x.roll(5, 1).numpy(), np.roll(x.numpy(), 5, 1))

@@ -7,7 +7,7 @@ merged_loops(r0, r1)     r0 * 8 + r1 is one loop, wherever that is what all acce
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ..ir.loops import TRUE, Split, closed_ranges, has_fixed_size, loop_size, ranges_of
@@ -20,6 +20,8 @@ from .nest import SHORT_STRIDE
 from .records import Loop
 
 __all__ = ["Merge", "SplitDigits", "merge_all", "merge_symbolic", "split_digits"]
+
+SHORT_ROW = 16
 
 
 @dataclass(frozen=True)
@@ -102,11 +104,21 @@ def _mergeable(root: Node, is_wanted: Callable[[Node, Node], bool]) -> Merge | N
     uses, closed = _index_uses(root), _closed_lists(root)
     limited = frozenset(node.src[0] for node in root.toposort() if _is_limit(node))
     for loops in closed:
-        for outer, inner in itertools.pairwise(loops):
-            if is_wanted(outer, inner) and _merges(outer, inner, uses, limited):
+        for number, (outer, inner) in enumerate(itertools.pairwise(loops)):
+            if inner in limited or (outer in limited and not _are_short(loops[number + 1 :])):
+                continue
+            if is_wanted(outer, inner) and _merges(outer, inner, uses):
                 if all((outer in one) == (inner in one) for one in closed):
                     return Merge(Loop.of(outer), Loop.of(inner))
     return None
+
+
+def _are_short(loops: Sequence[Node]) -> bool:
+    """Whether loops together fill no vector: a limit of the loop around them may be theirs, too.
+
+    `outer < 3` is `outer * 8 + inner < 24`. Longer rows are better off with one limit each.
+    """
+    return all(map(has_fixed_size, loops)) and loop_size(*loops) < SHORT_ROW
 
 
 def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
@@ -134,12 +146,7 @@ def _is_limit(node: Node) -> bool:
     return node.op is Op.CMPLT and node.src[0].op is Op.RANGE and node.src[1].op is Op.CONST
 
 
-def _merges(outer: Node, inner: Node, uses: list[Node], limited: frozenset[Node]) -> bool:
-    """Whether all uses see one loop. A limit of the outer one is one: `outer < 3` is
-    `outer * 8 + inner < 24`.
-    """
-    if inner in limited:
-        return False
+def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
     [(whole, size)] = linear_terms(simplify(outer * bound_of(inner)))[0].items()
     for index in uses:
         terms, _ = linear_terms(index)
