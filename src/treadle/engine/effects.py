@@ -14,13 +14,14 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 
-from ..ir.args import ConstantName, Placeholder
+from ..errors import UserError
+from ..ir.args import BufferRef, ConstantName, Placeholder
 from ..ir.node import Node, toposort
 from ..ir.op import CUTS, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
 from ..ir.views import Assign, behind_reshape, operand
-from .memory import Memory, adopt, buffers_of, memory_of, new_memory
+from .memory import Memory, adopt, buffers_of, memory_of, new_memory, on_lost
 from .realized import current, forget, holders, is_backed, is_known, remember, resolve
 from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
@@ -173,6 +174,21 @@ def _is_of_leaf(base: Node) -> bool:
     storage = claimed(stored.arg.token)
     owner = None if storage is None else storage.tensor()
     return owner is not None and owner.is_leaf
+
+
+def _refuse_former(memory: Memory, ref: BufferRef) -> None:
+    """Raises UserError for the former values of a leaf, which nobody keeps for gradients."""
+    storage = claimed(ref.token)
+    owner = None if storage is None else storage.tensor()
+    if owner is not None and owner.is_leaf and memory.version > ref.version:
+        raise UserError(
+            f"[backward] a gradient needs the values that a parameter of {memory.size} elements on "
+            f"{ref.device} had before it was changed, by an optimiser's step for instance: call "
+            "backward before that, or compute the loss again"
+        )
+
+
+on_lost.append(_refuse_former)
 
 
 def still_read(effects: list[Node], stored: set[Node]) -> list[Node]:

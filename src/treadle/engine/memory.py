@@ -25,7 +25,6 @@ from ..ir.views import behind_reshape
 from .change_counters import changes
 from .devices import Device, Placement
 from .realized import remember
-from .storages import claimed
 
 if TYPE_CHECKING:
     import numpy as np
@@ -42,6 +41,7 @@ __all__ = [
     "memory_of",
     "moment",
     "new_memory",
+    "on_lost",
     "on_read",
     "read",
     "to_host",
@@ -179,6 +179,9 @@ class Memory:
 # Called before values are read on the host; a capturing jit refuses here.
 on_read: list[Callable[[], None]] = []
 
+# Called where a version is asked for that has been overwritten, and may say why in other words.
+on_lost: list[Callable[[Memory, BufferRef], None]] = []
+
 
 def adopt(memory: Memory, shape: Shape | None = None) -> Node:
     """A BUFFER with a Token of its own for `memory`, in `shape` if that is not one axis.
@@ -280,25 +283,14 @@ def memory_of(ref: BufferRef) -> Memory:
         raise UserError(ref.token.why)
     memory: Memory = ref.token.memory
     if memory.version != ref.version:
-        _refuse_former(memory, ref)
+        for refuse in on_lost:
+            refuse(memory, ref)
         _refuse_race(memory, ref)
         raise InternalError(
             f"[realize] version {ref.version} of a buffer of {ref.size} elements on {ref.device} "
             f"was read after version {memory.version} had overwritten it"
         )
     return memory
-
-
-def _refuse_former(memory: Memory, ref: BufferRef) -> None:
-    """Raises UserError for the former values of a leaf, which nobody keeps for gradients."""
-    storage = claimed(ref.token)
-    owner = None if storage is None else storage.tensor()
-    if owner is not None and owner.is_leaf and memory.version > ref.version:
-        raise UserError(
-            f"[backward] a gradient needs the values that a parameter of {memory.size} elements on "
-            f"{ref.device} had before it was changed, by an optimiser's step for instance: call "
-            "backward before that, or compute the loss again"
-        )
 
 
 def _refuse_race(memory: Memory, ref: BufferRef) -> None:

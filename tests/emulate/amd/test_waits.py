@@ -93,4 +93,4 @@ def test_a_wait_that_is_missing_is_a_fault_or_does_no_harm(machine, chip):
         except KernelFault as fault:
             assert "the wave does not wait for memory" in str(fault)  # noqa: PT017
             caught += 1
-    assert caught >= 4
+    assert caught >= 3
