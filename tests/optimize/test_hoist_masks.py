@@ -82,6 +82,32 @@ def test_the_gradient_of_a_strided_convolution_meets_no_zeros(size, window):
     assert sizes(problem.columns) == sorted((2, pixels, pixels))
 
 
+FORMULAS = {
+    "scaled": lambda x, y: x * 2,
+    "of two": lambda x, y: x + y,
+    "chosen": lambda x, y: (y > 0).where(x, 0),
+    "of a row": lambda x, y: x * y[..., :1],
+    "flipped": lambda x, y: x.flip(3),
+}
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"padding": 1}, {"padding": 1, "stride": 2}, {"padding": 2, "dilation": 2}],
+    ids=["padded", "strided", "dilated"],
+)
+@pytest.mark.parametrize("image", FORMULAS)
+@pytest.mark.parametrize("weight", FORMULAS)
+def test_gradients_of_what_is_computed_in_the_kernel_are_matmuls(image, weight, options):
+    x, w, y, g = conv(13, 6, 10, 3, **options)
+    v, h = (Tensor.randn(*t.shape, device="CPU").realize() for t in (w, g))
+    weights, arriving = FORMULAS[weight](w, v), FORMULAS[image](g, h)
+    found = x.conv2d(weights, **options).gradient(x, gradient=arriving)[0]
+    assert is_tiled(found)
+    stored = x.conv2d(weights.contiguous(), **options).gradient(x, gradient=arriving.contiguous())
+    np.testing.assert_allclose(found.numpy(), stored[0].numpy(), rtol=1e-5, atol=1e-5)
+
+
 def test_weights_are_read_without_a_gate():
     x, _, y, g = conv(12, 6, 10, 3, padding=1)
     assert [len(f.src) for f in factors(kernel(y.gradient(x, gradient=g)[0]))].count(2) == 1

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 
 from ..ir.choices import take
 from ..ir.conditions import all_of, bounds_where, parts, stays_inside
-from ..ir.loops import free_ranges
+from ..ir.elimination import is_met_for_each
+from ..ir.loops import free_ranges, ranges_of
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import ALU, Op
 from ..ir.views import Load, Reduce, Where
 from .moves import Move, Moves
 
@@ -55,22 +56,23 @@ def hoist_masks(root: Node) -> Node:
 
 def _distributed(value: Node) -> Node:
     product, conditions = value, []
-    while product.op is Op.WHERE and Where.of(product).no.value == 0:
+    while _is_masked(product):
         condition, product, _ = product.src
         conditions.extend(parts(condition))
     if product.op is not Op.MUL:
         return value
     free = free_ranges(value)
-    chosen = [c for c in conditions if any(n.op is Op.LOAD for n in c.toposort())]
-    if any(not free[c] <= free[factor] for c in chosen for factor in product.src):
+    read = [_loops_read(factor) for factor in product.src]
+    chosen = [c for c in conditions if _reads(c)]
+    if any(not free[c] <= loops for c in chosen for loops in read):
         return value
     held: list[list[Node]] = [[], []]
     for condition in conditions:
         if condition not in chosen:
-            shared = [len(free[condition] & free[factor]) for factor in product.src]
+            shared = [len(free[condition] & loops) for loops in read]
             held[shared[0] < shared[1]].append(condition)
-    for factor, mine, others in zip(product.src, held, (held[1], held[0]), strict=True):
-        about = [c for c in others if free[c] <= free[factor] and c not in mine]
+    for factor, loops, mine, others in zip(product.src, read, held, held[::-1], strict=True):
+        about = [c for c in others if free[c] <= loops and c not in mine]
         if not _stays_among(factor, about):
             mine.extend(about)
     one, other = map(masked, held, product.src)
@@ -79,6 +81,23 @@ def _distributed(value: Node) -> Node:
     if chosen:
         factors = tuple(all_of(chosen).where(factor, 0) for factor in factors)
     return factors[0] * factors[1]
+
+
+def _loops_read(factor: Node) -> frozenset[Node]:
+    """The loops that a factor depends on apart from the gates of its LOADs."""
+    loops: set[Node] = set()
+    left = [factor]
+    while left:
+        node = left.pop()
+        if node.op is Op.LOAD:
+            loops |= ranges_of(Load.of(node).index)
+        elif node.op is Op.REDUCE:
+            loops |= ranges_of(node)
+        elif node.op is Op.RANGE:
+            loops.add(node)
+        else:
+            left.extend(node.src)
+    return frozenset(loops)
 
 
 def _stays_among(factor: Node, conditions: list[Node]) -> bool:
@@ -109,34 +128,98 @@ def masked(conditions: list[Node], value: Node) -> Node:
 
 
 def _without_needless_gates(one: Node, other: Node) -> Node:
-    """LOAD `one` without the gates under which LOAD `other` is 0 all the same.
+    """Factor `one` without the gates under which factor `other` is 0 all the same.
 
     Those that keep it to the elements that it is about stay: what lies beside them may be infinite.
     """
-    if not (_is_zero_elsewhere(one) and _is_zero_elsewhere(other)):
-        return one
-    load = Load.of(one)
-    gates, others = parts(load.gate), set(parts(Load.of(other).gate))
+    if _is_masked(one):
+        condition, value, zero = one.src
+        places = [part for part in parts(condition) if not _reads(part)]
+        chosen = [part for part in parts(condition) if part not in places]
+        if chosen:
+            value = all_of(chosen).where(value, zero)
+        ungated = _without_gates(value, other)
+        return all_of(places).where(ungated, zero) if places else ungated
+    return _without_gates(one, other)
+
+
+def _without_gates(value: Node, other: Node) -> Node:
+    """A value without the gates of its LOADs under which `other` is 0, or `value` as it is.
+
+    They are needless where each element that is read without them is read with them, too. A single
+    LOAD may read all that lies between the first and the last such element. Several LOADs have to
+    meet each other in all these iterations, so that they make nothing together that they did not.
+    """
+    others, loads = set(_zero_unless(other)), _loads_of(value)
+    if not others or not loads or not all(map(_gives_zero, loads)):
+        return value
+    loops = _loops_read(value)
+    is_alone = len(loads) == 1 and ranges_of(Load.of(loads[0]).index) == loops
+    gates = list(dict.fromkeys(gate for load in loads for gate in parts(Load.of(load).gate)))
     own = [gate for gate in gates if gate not in others]
-    free = free_ranges(one)
-    near = [gate for gate in gates if gate in own or free[gate] <= free[load.index]]
-    low, high = bounds_where(load.index, gates)
+    near = [gate for gate in gates if gate in own or ranges_of(gate) <= loops]
     for kept in own, near:
+        left = [gate for gate in gates if gate not in kept]
         if any(_is_symbolic(gate) for gate in near if gate not in kept):
             continue  # what lies where it does not hold, launches decide
-        first, last = bounds_where(load.index, kept)
-        if low <= first and last <= high and stays_inside(load.index, load.memory, kept):
-            return load._replace(gate=all_of(kept)).node()
-    return one
+        if not (is_alone or is_met_for_each(left, loops, kept)):
+            continue
+        if all(_may_go_without(left, Load.of(load)) for load in loads):
+            return value.substitute({load: _ungated(Load.of(load), left) for load in loads})
+    return value
+
+
+def _may_go_without(gates: list[Node], load: Load) -> bool:
+    """Whether a LOAD reads between the same places without `gates`, and so inside of its memory."""
+    kept = [gate for gate in parts(load.gate) if gate not in gates]
+    low, high = bounds_where(load.index, parts(load.gate))
+    first, last = bounds_where(load.index, kept)
+    return low <= first and last <= high and stays_inside(load.index, load.memory, kept)
+
+
+def _ungated(load: Load, gates: list[Node]) -> Node:
+    return load._replace(gate=all_of(g for g in parts(load.gate) if g not in gates)).node()
+
+
+def _reads(node: Node) -> bool:
+    return any(n.op is Op.LOAD for n in node.toposort())
+
+
+def _loads_of(factor: Node) -> list[Node]:
+    """The LOADs that a factor is computed from elementwise; none where there is anything else."""
+    found: dict[Node, None] = {}
+    left = [factor]
+    while left:
+        node = left.pop()
+        if node.op is Op.LOAD:
+            found[node] = None
+        elif node.op in ALU:
+            left.extend(node.src)
+        elif node.op not in (Op.CONST, Op.RANGE):
+            return []
+    return list(found)
+
+
+def _zero_unless(factor: Node) -> list[Node]:
+    """Conditions that all hold wherever a factor is not 0."""
+    if factor.op is Op.LOAD and _gives_zero(factor):
+        return parts(Load.of(factor).gate)
+    if _is_masked(factor):
+        condition, value, _ = factor.src
+        return [*parts(condition), *_zero_unless(value)]
+    return []
+
+
+def _is_masked(node: Node) -> bool:
+    """Whether a node is a WHERE that gives 0 where its condition does not hold."""
+    return node.op is Op.WHERE and Where.of(node).no.value == 0
 
 
 def _is_symbolic(condition: Node) -> bool:
     return any(node.op is Op.VARIABLE for node in condition.toposort())
 
 
-def _is_zero_elsewhere(node: Node) -> bool:
-    """Whether a node is a LOAD that gives 0 where its gate does not hold."""
-    if node.op is not Op.LOAD:
-        return False
+def _gives_zero(node: Node) -> bool:
+    """Whether a LOAD gives 0 wherever its gate, if it has one, does not hold."""
     load = Load.of(node)
-    return load.is_gated and load.other.value == 0
+    return not load.is_gated or load.other.value == 0
