@@ -12,6 +12,8 @@ reductions     sums, extremes, moments and running sums over any axes
 norms          softmax, layer, RMS and batch norm, cross-entropy, gradients too
 moves          permutations, slices, concatenation, padding, rolls
 picks          gathers, scatters, embeddings, sorting
+
+Half of the rows without gradients compute one of their operands (`formulas`).
 """
 
 from __future__ import annotations
@@ -26,6 +28,7 @@ from collections.abc import Callable
 from ..work import Bar, Work
 from . import attention, convolutions, moves, norms, picks, products, reductions
 from .draw import Draw
+from .formulas import with_formula
 
 __all__ = ["GROUP", "LEAST", "PEER", "SHORTEST", "WANTED", "drawn_rows", "seed_of_version"]
 
@@ -49,7 +52,8 @@ def drawn_rows(seed: str, per_family: int, quick: bool = False) -> list[Work]:
     for family, draw in FAMILIES.items():
         found: dict[str, Work] = {}
         for number in itertools.count():
-            work = draw(Draw(random.Random(f"{seed} {family} {number}"), quick))
+            source = Draw(random.Random(f"{seed} {family} {number}"), quick)
+            work = with_formula(source, draw(source))
             if _fits(work, SMALLER if quick else 1.0):
                 found[work.name] = work
             if len(found) == per_family:
