@@ -68,6 +68,7 @@ MANY_RESULTS = 1 << 14
 LONG_FOR_WORK_ITEM = 1 << 15  # steps that one work item takes by itself, and may on every driver
 STRIP = 512  # neighbours that one worker of a scatter keeps together
 SMALL_REDUCE = 16
+FEWEST_LANES = 4  # of a loop of results: fewer are no vector
 SIDE_BY_SIDE = 4  # sequences, each of which waits for its own last step
 NARROW, MANY_STRIPS = 8, 64  # vectors of a strip of columns, unless there are so many wider ones
 MAX_COPIES = 256
@@ -374,7 +375,7 @@ def _has_lanes(nest: Nest) -> bool:
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = [r for r in nest.loops if r not in sequential and loop_size(r) > 1]
+    candidates = [r for r in nest.loops if r not in sequential and loop_size(r) >= FEWEST_LANES]
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -390,7 +391,7 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
         return None
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
-    return best if loop_size(best) >= 4 else None
+    return best
 
 
 def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
@@ -398,7 +399,11 @@ def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node |
     best = _best_vector(nest, sequential)
     if number == 0:
         return best
-    others = [r for r in nest.loops if r not in sequential and r is not best and loop_size(r) >= 4]
+    others = [
+        r
+        for r in nest.loops
+        if r not in sequential and r is not best and loop_size(r) >= FEWEST_LANES
+    ]
     others.sort(key=lambda r: -contiguity(nest, r))
     ranked = [best, *others] if best is None else [best, None, *others]
     return ranked[min(number, len(ranked) - 1)]
