@@ -7,7 +7,6 @@ import random
 
 import pytest
 
-from treadle.dtype import dtypes
 from treadle.ir.elimination import is_met_for_each
 from treadle.ir.evaluate import evaluate
 from treadle.ir.node import Node
@@ -45,6 +44,7 @@ OFFSETS = [~(TAP * 3 + OUTER < 1)]
         (WINDOW, {TAP}, []),
         (OFFSETS, {TAP}, []),
         ([*WINDOW, OTHER * 2 - OWN < 1], {TAP, OWN}, []),
+        ([TAP * 3 - OUTER - (OWN * 2) % 3 < 1, OUTER < 5], {TAP, OWN}, [TAP < 1]),
         ([OWN - OUTER < 2, OTHER < OUTER], {OWN}, [OWN < 3]),
         ([], {OWN}, []),
     ],
@@ -89,7 +89,11 @@ def test_random_conditions_are_proved_only_where_they_hold():
     assert proved > 100
 
 
-def test_conditions_on_values_and_on_launches_prove_nothing():
-    length = Node(Op.VARIABLE, dtypes.index, (), ("length", 1, 9))
-    assert not is_met_for_each([OUTER < length], frozenset({OWN}), [])
+def test_a_number_known_at_launch_is_met_whatever_it_is():
+    length = Node.variable("length", 1, 9)
+    assert is_met_for_each([OUTER < length], frozenset({OWN}), [])
+    assert not is_met_for_each([OUTER + 1 < length], frozenset({OWN}), [])
+
+
+def test_other_conditions_prove_nothing():
     assert not is_met_for_each([OUTER.eq(OWN)], frozenset({OWN}), [])

@@ -33,7 +33,8 @@ def is_met_for_each(conditions: Iterable[Node], loops: Ranges, kept: list[Node])
         if constraint is None:
             return False
         constraints.append(constraint)
-    others = {term for terms, _ in constraints for term in terms if term not in loops}
+    terms = {term for terms, _ in constraints for term in terms}
+    others = {term for term in terms if not ranges_of(term) <= loops}
     for other in others:
         if other.op is not Op.RANGE or not has_fixed_size(other):
             return False
