@@ -152,3 +152,15 @@ print(hashlib.sha256(b"".join(r.numpy().tobytes() for r in results)).hexdigest()
         digests.add(subprocess.check_output(run, env=environment, text=True).strip())
     assert len(digests) == 1
     assert len(digests.pop()) == hashlib.sha256().digest_size * 2
+
+
+@pytest.mark.parametrize("shape", [(40, 975, 7), (6, 600, 130), (975, 4099), (3, 520, 2, 24)])
+@pytest.mark.parametrize("word", ["argmax", "argmin"])
+def test_extremes_in_the_first_rows_are_found_in_every_step_of_the_grid(shape, word):
+    """What one step leaves in the memory of totals is nothing to the next one."""
+    rng, axis = np.random.default_rng(0), 0 if len(shape) == 2 else 1
+    values = rng.standard_normal(shape).astype(np.float32)
+    places = rng.choice([0, 3, 8, shape[axis] // 2], (*shape[:axis], 1, *shape[axis + 1 :]))
+    np.put_along_axis(values, places, 9 if word == "argmax" else -9, axis)
+    found = getattr(Tensor(values, device="CPU"), word)(axis)
+    np.testing.assert_array_equal(found.numpy(), places.squeeze(axis))

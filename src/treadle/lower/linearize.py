@@ -149,6 +149,12 @@ class _Phase:
     def _dependencies(self) -> dict[Node, Ranges]:
         """The loops each node must stand in; effects stand in all loops of their END."""
         forced = self._forced()
+        deps = self._found(forced)
+        for store, loops in self._filled_anew(deps).items():
+            forced[store] = forced.get(store, frozenset()) | loops
+        return self._found(forced)
+
+    def _found(self, forced: dict[Node, Ranges]) -> dict[Node, Ranges]:
         deps: dict[Node, Ranges] = {}
         for node in self.order:
             if node.op is Op.RANGE:
@@ -174,6 +180,22 @@ class _Phase:
             for inside in itertools.chain(end.effects, loads):
                 forced[inside] = forced.get(inside, frozenset()) | loops
         return forced
+
+    def _filled_anew(self, deps: dict[Node, Ranges]) -> dict[Node, Ranges]:
+        """STOREs to memory that every step of the grid fills again, and the loops of those steps.
+
+        The first one may be of a constant, which the next step still needs there: others have
+        overwritten it.
+        """
+        stores: dict[Node, list[Node]] = {}
+        for node in self.order:
+            if node.op is Op.STORE and memory_of(node).op is Op.LOCAL:
+                stores.setdefault(memory_of(node), []).append(node)
+        found: dict[Node, Ranges] = {}
+        for group in stores.values():
+            grid = frozenset(r for s in group for r in deps[s] if r.arg.kind == "grid")
+            found |= {store: grid for store in group if not grid <= deps[store]}
+        return found
 
     def _ranks(self) -> dict[Node, int]:
         """Nesting order of the loops: an END's loops are further out than those inside it."""
