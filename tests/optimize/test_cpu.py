@@ -423,3 +423,31 @@ def _is_loaded_in_rows(ast, size):
     (load,) = (n for n in ast.toposort() if n.op is Op.LOAD and n.src[0].arg.size == size)
     steps, _ = linear_terms(load.src[1])
     return any(r.arg.kind in ("vector", "unroll") and step == 1 for r, step in steps.items())
+
+
+@pytest.mark.parametrize("step", [-4, -3, -1, 2, 3, 4])
+@pytest.mark.parametrize("word", ["sum", "max", "softmax"])
+def test_reductions_of_lanes_a_few_elements_apart_have_lanes(step, word):
+    x = numbers(30, 1201)
+    result = getattr(Tensor(x, device="CPU")[:, ::step], word)(1)
+    with choices_of() as found:
+        lower(optimized(result)[0], 2, TARGET)
+    assert {"lane_reduction", "strided_lanes"} <= {*found}
+    y = x[:, ::step].astype(np.float64)
+    shifted = np.exp(y - y.max(1, keepdims=True))
+    expected = {
+        "sum": y.sum(1),
+        "max": y.max(1),
+        "softmax": shifted / shifted.sum(1, keepdims=True),
+    }
+    np.testing.assert_allclose(result.numpy(), expected[word], rtol=1e-5, atol=1e-4)
+
+
+@pytest.mark.parametrize("width", [2, 3])
+def test_rows_of_a_few_elements_have_lanes_of_rows(width):
+    x, column = numbers(4001, width), numbers(4001, 1)
+    result = Tensor(x, device="CPU") * Tensor(column, device="CPU")
+    with choices_of() as found:
+        optimized(result)
+    assert "lane_results" in found
+    np.testing.assert_array_equal(result.numpy(), x * column)

@@ -99,7 +99,7 @@ FORMULAS = {
 @pytest.mark.parametrize("image", FORMULAS)
 @pytest.mark.parametrize("weight", FORMULAS)
 def test_gradients_of_what_is_computed_in_the_kernel_are_matmuls(image, weight, options):
-    x, w, y, g = conv(13, 6, 10, 3, **options)
+    x, w, _, g = conv(13, 6, 10, 3, **options)
     v, h = (Tensor.randn(*t.shape, device="CPU").realize() for t in (w, g))
     weights, arriving = FORMULAS[weight](w, v), FORMULAS[image](g, h)
     found = x.conv2d(weights, **options).gradient(x, gradient=arriving)[0]

@@ -469,7 +469,8 @@ def _reduce_score(reduce: Node, loop: Node) -> int:
     total = 0
     for index in reads_of(Reduce.of(reduce).value):
         step = stride(index, loop)
-        total += 1 if step == 1 else 0 if step == 0 else -1
+        is_near = step is not None and abs(step) <= SHORT_STRIDE
+        total += 0 if step == 0 else 1 if is_near else -1
     return total
 
 

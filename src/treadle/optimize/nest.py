@@ -241,7 +241,7 @@ def contiguity(nest: Nest, loop: Node) -> int:
         step = stride(access.index, loop)
         if step == 1:
             total += access.weight
-        elif step is None or not 0 <= step <= SHORT_STRIDE:
+        elif step is None or abs(step) > SHORT_STRIDE:
             if not _is_table(nest, access, loop):
                 total -= access.weight * (2 if access.is_store else 1) * APART
     return total
