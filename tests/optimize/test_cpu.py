@@ -265,6 +265,19 @@ def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size,
     assert [move.is_swapped for move in log.of_kind(TileMatmul)] == [is_swapped]
 
 
+@pytest.mark.parametrize(("channels", "size", "window"), [(12, 66, 7), (16, 102, 3), (24, 40, 5)])
+def test_gradients_to_weights_read_the_image_where_packing_goes_pixel_by_pixel(
+    channels, size, window
+):
+    """Places in a window are too short for vectors, and those at the borders have masks."""
+    weight = filled(channels, 24, window, window)
+    result = filled(2, 24, size, size).conv2d(weight, padding=window // 2)
+    gradient = result.gradient(weight, gradient=filled(2, channels, size, size))[0]
+    (kernel,) = scheduled([(gradient.node, gradient.device)])
+    _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
+    assert {move.rows for move in log.of_kind(TileMatmul)} == {"image"}
+
+
 @pytest.mark.parametrize(("channels", "size", "window"), [(32, 16, 7), (96, 19, 5), (40, 23, 3)])
 def test_depthwise_gradients_to_weights_have_lanes_of_channels_that_lie_last(
     channels, size, window

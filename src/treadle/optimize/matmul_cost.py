@@ -181,7 +181,10 @@ def _packing(factor: Node, along: tuple[Node, ...], steps: tuple[Node, ...], til
         return (2 if loop_size(along[-1]) % tile.unit[1] == 0 or not gating(factor) else 3) * PACK
     is_run = loop_size(steps[-1]) >= tile.unit[1] // 2 or len(steps) == 1
     is_turned = is_run and all(stride(index, steps[-1]) == 1 for index in reads)
-    return 2 * PACK if is_turned else 2 * tile.unit[1]  # else element by element
+    is_uneven = len(along) > 1 and loop_size(along[-1]) < tile.unit[1]
+    if not is_turned or (is_uneven and gating(factor)):
+        return 2 * tile.unit[1]  # element by element
+    return (4 if is_uneven else 2) * PACK  # a vector of places in a window begins at many of them
 
 
 def is_in_place(problem: MatmulProblem, tile: Tile) -> bool:
