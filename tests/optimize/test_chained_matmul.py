@@ -7,6 +7,7 @@ import pytest
 
 from treadle import Tensor, TinyJit
 from treadle.ir.choices import choices_of
+from treadle.ir.loops import loop_size, ranges_of
 from treadle.ir.op import Op
 from treadle.ir.views import Load
 from treadle.optimize.chained_matmul import ChainedMatmul
@@ -71,6 +72,21 @@ def test_attention_of_any_shape(name, is_causal):
     out = q.scaled_dot_product_attention(k, v, is_causal=is_causal)
     assert len(out.schedule()) == 1
     check(out, attention(*arrays, mask))
+
+
+@pytest.mark.parametrize("length", [736, 768, 800])
+def test_tiles_of_wide_heads_have_several_of_the_rows_of_a_block(length):
+    """Blocks have 84, 78 and 81 rows there, which five do not divide."""
+    arrays = [numbers(2, length, 80, seed=n) for n in range(3)]
+    q, k, v = on_cpu(*arrays)
+    out = q.scaled_dot_product_attention(k, v)
+    ast, _ = log_of(out, "x86-64-v4")
+    products = [n for n in ast.toposort() if n.op is Op.REDUCE and n.src[0].op is Op.MUL]
+    assert len(products) == 2
+    for product in products:
+        rows = [r for r in ranges_of(product) if r.arg.kind == "unroll"]
+        assert loop_size(*rows) >= 12  # accumulators
+    check(out, attention(*arrays))
 
 
 def test_the_last_of_uneven_chunks_ends_with_the_steps():

@@ -317,7 +317,7 @@ class Blocks:
         moves, steps = self.moves, closed_ranges(reduce)
         product = Product(self.rows, loop_size(column))
         tile = tile_of_vectors(product, reduce.dtype, self.target, self.tile)
-        tile = tile.with_each(0, math.gcd(tile.rows, self.rows))
+        tile = tile.with_each(0, next(n for n in range(tile.rows, 0, -1) if self.rows % n == 0))
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
         columns = moves.tiled(loop_size(column), *in_panel(tile))
         if column not in self.part_columns:
