@@ -26,7 +26,7 @@ from ..ir.op import ALU, Op
 from ..ir.views import Load, Reduce, Where
 from .moves import Move, Moves
 
-__all__ = ["HoistMasks", "hoist_masks", "masked"]
+__all__ = ["HoistMasks", "hoist_masks", "masked", "zero_unless"]
 
 
 @dataclass(frozen=True)
@@ -150,7 +150,7 @@ def _without_gates(value: Node, other: Node) -> Node:
     LOAD may read all that lies between the first and the last such element. Several LOADs have to
     meet each other in all these iterations, so that they make nothing together that they did not.
     """
-    others, loads = set(_zero_unless(other)), _loads_of(value)
+    others, loads = set(zero_unless(other)), _loads_of(value)
     if not others or not loads or not all(map(_gives_zero, loads)):
         return value
     loops = _loops_read(value)
@@ -200,13 +200,13 @@ def _loads_of(factor: Node) -> list[Node]:
     return list(found)
 
 
-def _zero_unless(factor: Node) -> list[Node]:
+def zero_unless(factor: Node) -> list[Node]:
     """Conditions that all hold wherever a factor is not 0."""
     if factor.op is Op.LOAD and _gives_zero(factor):
         return parts(Load.of(factor).gate)
     if _is_masked(factor):
         condition, value, _ = factor.src
-        return [*parts(condition), *_zero_unless(value)]
+        return [*parts(condition), *zero_unless(value)]
     return []
 
 

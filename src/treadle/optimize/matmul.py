@@ -17,7 +17,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from ..ir.loops import Split, loop_size
+from ..ir.choices import take
+from ..ir.loops import Split, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -38,6 +39,7 @@ from .records import Loop
 from .reduction_moves import SplitReduction
 from .skip_padding import skip_padding
 from .windows import Windows, keep_image
+from .zero_steps import splits_of
 
 __all__ = ["TileMatmul", "tile_matmul"]
 
@@ -104,8 +106,8 @@ class TileMatmul(Move):
     """A matmul-like nest is computed in register tiles, its rows and columns maybe exchanged.
 
     Rows are packed, or read where they are, or from an image or a copy of it, of which they are
-    windows. Panels of columns are packed by each worker, or once for all. The rows of a tile have
-    the same padding where it `is_uniform`. Then it is scheduled.
+    windows. Panels of columns are packed by each worker, or once for all. Where it `is_uniform`, the
+    rows of a tile have the same padding, or the same steps. Then it is scheduled.
     """
 
     word = "matmul_tile"
@@ -146,7 +148,7 @@ class TileMatmul(Move):
         if self.is_uniform:
             problem = problem.with_uniform_padding()
             if problem is None:
-                raise ValueError(f"{self}: all rows are places of windows")
+                raise ValueError(f"{self}: no rows or all have padding or steps of their own")
         _apply(moves, problem, self)
 
 
@@ -197,8 +199,9 @@ def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
     tile, packing_order = move.tile, _packing_order(problem)
     if problem.windows is not None:
         problem = _with_image(moves, problem, problem.windows, move)
-    steps, is_packed = problem.steps, move.rows == "packed"
-    flat = moves.loop(loop_size(*steps)) if len(steps) > 1 and is_packed else None
+    steps, is_packed, spans = problem.steps, move.rows == "packed", problem.spans
+    whole = tuple(step for step in steps if step not in spans)
+    flat = moves.loop(loop_size(*whole)) if len(whole) > 1 and is_packed else None
     name = moves.name_of(problem.reduce)  # by its own loops, which stay as they are
     tiling = tile_loops(moves, problem, tile)
     reduce = moves.reduce_of(name)
@@ -211,15 +214,17 @@ def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
     packed_y = pack_columns(moves, y, packing_order, position, tiling.columns, tile, around)
     if is_packed:
         x = pack_rows(moves, x, steps, position, tiling.rows, tile, moves.target)
-    if flat is None:
-        new = Node(Op.REDUCE, reduce.dtype, (x * packed_y, *steps), reduce.arg)
-        if problem.windows is not None and x.op is Op.STAGE:
-            new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)
-        moves.root = moves.root.substitute({reduce: new})
-        return
-    digits = moves.flatten(steps, Split(flat, (flat,)))
-    body = simplify((x * packed_y).substitute({r: s.expr for r, s in digits.items()}))
-    new = Node(Op.REDUCE, reduce.dtype, (body, flat), reduce.arg)
+    product = x * packed_y
+    if flat is not None:
+        digits = moves.flatten(whole, Split(flat, (flat,)))
+        product = simplify(product.substitute({r: s.expr for r, s in digits.items()}))
+        whole = (flat,)
+    new = Node(Op.REDUCE, reduce.dtype, (product, *spans, *whole), reduce.arg)
+    if spans:
+        take("skip_padding")
+        new = simplify(replace_ranges(new, splits_of(spans, tiling.splits)))
+    elif problem.windows is not None and x.op is Op.STAGE:
+        new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)
     moves.root = moves.root.substitute({reduce: new})
 
 

@@ -25,6 +25,7 @@ from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
 from .skip_padding import steps_left
 from .windows import Windows, find_windows
+from .zero_steps import share_of_steps
 
 __all__ = [
     "best_tiling", "is_at_hand", "is_in_place", "is_scattered", "tile_of_vectors", "with_windows",
@@ -149,7 +150,9 @@ def _cost(problem: MatmulProblem, tile: Tile, target: Target) -> float:
 
 def _steps_left(problem: MatmulProblem, tile: Tile) -> float:
     """The share of steps that tiles do not go without, since they meet some pixel."""
-    if problem.windows is None or problem.windows.is_in_place:
+    if problem.windows is None:
+        return share_of_steps(problem.spans, problem.around) if problem.around else 1.0
+    if problem.windows.is_in_place:
         return 1.0
     around, rows = loops_of_rows(problem, tile)
     is_narrow = tile.rows <= loop_size(*rows[1:])

@@ -14,8 +14,10 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce, operands
 from .choose_tile import Product
+from .masked_bounds import Span
 from .nest import Nest, reads_of, stride
 from .windows import Windows
+from .zero_steps import rows_with_own_steps, spans_of
 
 __all__ = ["MatmulProblem", "factors_of", "lasts", "recognise", "uses"]
 
@@ -57,13 +59,22 @@ class MatmulProblem:
     def with_uniform_padding(self) -> MatmulProblem | None:
         """The same with tiles of rows that windows do not move along, if there are such.
 
-        Not where an image is read in place: padding is a row of zeros there.
+        Not where an image is read in place: padding is a row of zeros there. Where rows are no
+        windows, those that have steps of their own are in tiles of their own.
         """
-        if self.windows is None or self.windows.is_in_place:
+        if self.windows is None:
+            around = rows_with_own_steps(self.x, self.rows, self.steps)
+        elif self.windows.is_in_place:
             return None
-        paired = {pair.row for pair in self.windows.pairs}
-        around = tuple(r for r in self.rows if r in paired)
-        return replace(self, around=around) if len(around) < len(self.rows) else None
+        else:
+            paired = {pair.row for pair in self.windows.pairs}
+            around = tuple(r for r in self.rows if r in paired)
+        return replace(self, around=around) if 0 < len(around) < len(self.rows) else None
+
+    @property
+    def spans(self) -> dict[Node, Span]:
+        """The steps that rows around tiles leave, where these are no windows."""
+        return {} if self.windows is not None else spans_of(self.x, self.around, self.steps)
 
 
 def recognise(nest: Nest) -> MatmulProblem | None:
