@@ -106,8 +106,8 @@ class TileMatmul(Move):
     """A matmul-like nest is computed in register tiles, its rows and columns maybe exchanged.
 
     Rows are packed, or read where they are, or from an image or a copy of it, of which they are
-    windows. Panels of columns are packed by each worker, or once for all. Where it `is_uniform`, the
-    rows of a tile have the same padding, or the same steps. Then it is scheduled.
+    windows. Panels of columns are packed by each worker, or once for all. The rows of a tile have
+    the same padding, or the same steps, where it `is_uniform`. Then it is scheduled.
     """
 
     word = "matmul_tile"
