@@ -37,7 +37,7 @@ def _machine(width: int) -> Machine:
     return Machine(
         width,
         has_lane_counters=False,
-        most_align=4,
+        needs_alignment=False,
         warp=(
             *((name, 4) for name in scalars),
             *((name, 4 * width) for name in vectors),

@@ -16,7 +16,14 @@ from treadle.emulate.amd.machine import PRIVATE
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.vector import gather
-from treadle.emulate.simt.accesses import load, load_scalars, read_modify_write, store
+from treadle.emulate.simt.accesses import (
+    load,
+    load_data,
+    load_scalars,
+    read_modify_write,
+    set_data,
+    store,
+)
 from treadle.emulate.simt.atomics import atomic_function
 
 if TYPE_CHECKING:
@@ -136,7 +143,10 @@ def _load(w: Wave, memory: _Memory, first: int, bits: int, count: int = 1) -> li
     """Elements from the access's byte `first` on."""
     at, mask = memory.at(first, bits // 8 * count)
     with _privately(w, memory):
-        found = load(w.e, memory.space, at, bits, count, mask)
+        if memory.is_whole or bits == 8:
+            found = load(w.e, memory.space, at, bits, count, mask)
+        else:
+            found = [_load_apart(w, memory, first, bits, at, mask)]
     return [_where(w, mask, bits, value) for value in found]
 
 
@@ -149,7 +159,61 @@ def _where(w: Wave, mask: str, bits: int, value: str) -> str:
 def _store(w: Wave, memory: _Memory, first: int, bits: int, values: Sequence[str]) -> None:
     at, mask = memory.at(first, bits // 8 * len(values))
     with _privately(w, memory):
-        store(w.e, memory.space, at, bits, values, mask)
+        if memory.is_whole or bits == 8:
+            store(w.e, memory.space, at, bits, values, mask)
+        else:
+            _store_apart(w, memory, first, values[0], bits, at, mask)
+
+
+def _aligned_lanes(w: Wave, at: str, mask: str, bits: int) -> tuple[str, str]:
+    """The lanes of a mask whose addresses are multiples of an element's bytes, and the others."""
+    x, e = w.x, w.e
+    rest = x.op("u64", "and", at, x.const("u64", bits // 8 - 1))
+    odd = e.as_mask(x.both(x.truth("u64", rest), e.as_lanes(mask or e.mask_bits)))
+    kind = e.machine.mask
+    return e.op(f"xor {kind} {mask or e.mask_bits}, {odd}"), odd
+
+
+@contextlib.contextmanager
+def _if_any(w: Wave, mask: str) -> Iterator[None]:
+    """What is written here is done if a mask has a lane."""
+    e, number = w.e, len(w.e.lines)
+    some = e.op(f"icmp ne {e.machine.mask} {mask}, 0")
+    e.do(f"br i1 {some}, label %some{number}, label %none{number}")
+    e.label(f"some{number}")
+    yield
+    e.do(f"br label %none{number}")
+    e.label(f"none{number}")
+
+
+def _load_apart(w: Wave, memory: _Memory, first: int, bits: int, at: str, mask: str) -> str:
+    """One element, of lanes at odd addresses byte by byte: the bytes may lie apart."""
+    x, e, kind = w.x, w.e, f"u{bits}"
+    aligned, odd = _aligned_lanes(w, at, mask, bits)
+    load(e, memory.space, at, bits, mask=aligned)
+    with _if_any(w, odd):
+        others, value = load_data(e, bits), x.const(kind, 0)
+        for byte in range(bits // 8):
+            place, _ = memory.at(first + byte, 1)
+            (part,) = load(e, memory.space, place, 8, mask=odd)
+            moved = x.op(kind, "shl", x.resize("u8", kind, part), x.const(kind, 8 * byte))
+            value = x.op(kind, "or", value, moved)
+        set_data(e, x.select(kind, e.as_lanes(odd), value, others), bits)
+    return load_data(e, bits)
+
+
+def _store_apart(
+    w: Wave, memory: _Memory, first: int, value: str, bits: int, at: str, mask: str
+) -> None:
+    """One element, of lanes at odd addresses byte by byte: the bytes may lie apart."""
+    x, e, kind = w.x, w.e, f"u{bits}"
+    aligned, odd = _aligned_lanes(w, at, mask, bits)
+    store(e, memory.space, at, bits, [value], aligned)
+    with _if_any(w, odd):
+        for byte in range(bits // 8):
+            place, _ = memory.at(first + byte, 1)
+            part = x.resize(kind, "u8", x.op(kind, "lshr", value, x.const(kind, 8 * byte)))
+            store(e, memory.space, place, 8, [part], odd)
 
 
 def _load_words(w: Wave, memory: _Memory, words: int) -> list[str]:

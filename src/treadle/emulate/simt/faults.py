@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.simt.front_end import Dim, FaultFacts, FrontEnd, Translation
 from treadle.emulate.simt.global_rows import Noted
-from treadle.emulate.simt.machine import BARRIERS, Fault, Region
-from treadle.emulate.simt.shadow import ASYNCHRONOUS, LOAD, OF_MANY, OF_WARP
+from treadle.emulate.simt.machine import BARRIERS, LOAD, Fault, Region
+from treadle.emulate.simt.shadow import ASYNCHRONOUS, OF_MANY, OF_WARP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
