@@ -15,6 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from treadle.emulate.amd import (
+    atomics,
     floating,
     indexed,
     matrix,
@@ -43,6 +44,7 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 __all__ = ["Kernel", "translate"]
 
 _MODULES = (
+    atomics,
     floating,
     indexed,
     matrix,
