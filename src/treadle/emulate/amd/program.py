@@ -22,6 +22,7 @@ from treadle.emulate.amd import (
     memory,
     scalar,
     scalar_floating,
+    small_floats,
     vector,
     waits,
 )
@@ -51,6 +52,7 @@ _MODULES = (
     memory,
     scalar,
     scalar_floating,
+    small_floats,
     vector,
 )  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
