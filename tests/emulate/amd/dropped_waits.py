@@ -90,10 +90,11 @@ class _Writer:
         """Rows from the first one on, in turn."""
         self._count += 1
         name, last = f"loop{self._count}", f"behind{self._count}"
-        before = self._block
+        before, start = self._block, self._sum
         self._lines += [f"  br label %{name}", f"{name}:",
                         f"  %j{name} = phi i32 [0, %{before}], [%n{name}, %{name}]",
-                        f"  %s{name} = phi i32 [{self._sum}, %{before}], [%t{name}, %{name}]"]  # fmt: skip
+                        f"  %s{name} = phi i32 [{start}, %{before}], [%t{name}, %{name}]",
+                        ]  # fmt: skip
         word = self._load(f"%j{name}")
         odd = self.op(f"mul i32 %s{name}, 3")
         self._lines += [f"  %t{name} = add i32 {odd}, {word}", f"  %n{name} = add i32 %j{name}, 1",

@@ -205,4 +205,5 @@ class Fault(IntEnum):
     GLOBAL_RACE = 15
     FORBIDDEN = 16
     BAD_JUMP = 17
+    ARRIVED_TWICE = 18
     FIRST_OWN = 64
