@@ -41,7 +41,14 @@ class NewestClang:
 
     def compile(self, source: str) -> bytes:
         text = "\n".join([source, *(text for name, text in _ROOTS.items() if name in source)])
-        ir = self._run(*_OPTIONS, f"--offload-arch={self.target.cpu}", given=text.encode())
+        return self.object_of(self.ir_of(text))
+
+    def ir_of(self, source: str, *more: str) -> bytes:
+        """LLVM IR of HIP; `more` are options."""
+        arch = f"--offload-arch={self.target.cpu}"
+        return self._run(*_OPTIONS, *more, arch, given=source.encode())
+
+    def object_of(self, ir: bytes) -> bytes:
         return self._run(*_TO_OBJECT, f"-mcpu={self.target.cpu}", given=ir)
 
     def _run(self, *options: str, given: bytes) -> bytes:

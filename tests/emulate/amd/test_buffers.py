@@ -98,6 +98,13 @@ class Resource:
         before = group * self.stride + row * element
         return scalar + before * self.neighbours + place * element + byte
 
+    def places(self, lane, index, offset, scalar, nbytes):
+        """The offset of each byte of a word: those of a swizzled element may lie apart."""
+        if self.place(lane, index, offset, scalar, nbytes) is None:
+            return []
+        endless = replace(self, records=1 << 30, check=2)
+        return [endless.place(lane, index, offset + i, scalar, 1) for i in range(nbytes)]
+
 
 def resources(generation):
     checks = (3,) if generation == 9 else range(4)
@@ -130,16 +137,16 @@ def test_loads_find_what_the_resource_says_and_0_outside(machine, chip):
     outside = 0
     for resource in resources(generation):
         index = rng.integers(0, 60, LANES).astype(np.uint32)
-        offset = rng.integers(0, 12, LANES).astype(np.uint32) * 4
+        offset = rng.integers(0, 48, LANES).astype(np.uint32)
         scalar = int(rng.integers(0, 3)) * 4
         found, _ = run(gpu, code, resource, data, index, offset, scalar)
         for i in range(LANES):
             lane = i % lanes_of(generation)
             wanted = []
             for part in range(3):
-                at = resource.place(lane, int(index[i]), int(offset[i]) + 4 + 4 * part, scalar, 4)
-                wanted.append(0 if at is None else int(data[at : at + 4].view("<u4")[0]))
-                outside += at is None
+                at = resource.places(lane, int(index[i]), int(offset[i]) + 4 + 4 * part, scalar, 4)
+                wanted.append(int.from_bytes(data[at].tobytes(), "little"))
+                outside += not at
             at = resource.place(lane, 0, int(offset[i]), scalar, 1)
             wanted.append(0 if at is None else int(data[at]))
             assert found[i].tolist() == wanted, (resource, i, index[i], offset[i], scalar)
@@ -172,3 +179,62 @@ def test_stores_and_atomics_change_what_is_inside_alone(machine, chip):
         if not is_store:
             np.testing.assert_array_equal(found[:, 0], before)
     assert changed > 200
+
+
+SCALAR = """
+target triple = "amdgcn-amd-amdhsa"
+DECLARED
+define amdgpu_kernel void @k(<4 x i32> inreg %rsrc, ptr addrspace(1) %r, i32 inreg %offset) {
+  BODY
+  ret void
+}
+"""
+
+
+def scalar_kernel(chip):
+    """One load of each size behind each other, and where what it loads goes."""
+    kinds = ["i32", "<2 x i32>", "<4 x i32>", "<8 x i32>", "<16 x i32>"]
+    kinds += ["<3 x i32>", "i8", "i16"] if chip == "gfx1201" else []
+    body, declared, place, at = [], [], 0, 0
+    for number, kind in enumerate(kinds):
+        name = f"@llvm.amdgcn.s.buffer.load.{kind.replace('<', 'v').replace(' x ', '').strip('>')}"
+        declared.append(f"declare {kind} {name}(<4 x i32>, i32, i32)")
+        words = int(kind[1:].split()[0]) if kind[0] == "<" else 1
+        nbytes = int(kind[1:]) // 8 if kind[0] == "i" else 4 * words
+        body += [f"%o{number} = add i32 %offset, {at}",
+                 f"%x{number} = call {kind} {name}(<4 x i32> %rsrc, i32 %o{number}, i32 0)",
+                 f"%p{number} = getelementptr i8, ptr addrspace(1) %r, i32 {place}"]  # fmt: skip
+        value, stored = f"%x{number}", kind
+        if nbytes < 4:
+            body.append(f"%w{number} = sext {kind} %x{number} to i32")
+            value, stored = f"%w{number}", "i32"
+        body.append(f"store {stored} {value}, ptr addrspace(1) %p{number}")
+        yield nbytes, at, place
+        place, at = place + 4 * words, at + (4 * words if nbytes >= 4 else 2)
+    text = SCALAR.replace("DECLARED", "\n".join(declared))
+    yield text.replace("BODY", "\n  ".join(body))
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize(("stride", "records"), [(0, 1 << 10), (0, 100), (16, 5), (12, 3)])
+def test_scalar_loads_find_what_is_inside(machine, chip, stride, records):
+    """Words that are outside are 0 each; records count for where the buffer ends alone."""
+    gpu, rng = machine(chip), np.random.default_rng(records)
+    *parts, text = scalar_kernel(chip)
+    code = gpu.load(compile_for(chip, text))
+    data, size = rng.integers(128, 256, 1 << 10).astype(np.uint8), records * (stride or 1)
+    resource = Resource(int(chip[3:-2]), stride, records).words(gpu.put(data.tobytes()))
+    for offset in (0, 4, 8, 64, 1000):
+        place = gpu.put(bytes(256))
+        gpu.launch(code, "k", (1, 1, 1), (1, 1, 1), struct.pack("<4IQI", *resource, place, offset))
+        found = gpu.space.read(place, 256)
+        for nbytes, at, to in parts:
+            step = min(nbytes, 4)
+            for part in range(0, nbytes, step):
+                start = offset + at + part
+                inside = start + step <= min(size, len(data))
+                wanted = data[start : start + step].tobytes() if inside else bytes(step)
+                wanted = int.from_bytes(wanted, "little", signed=True).to_bytes(
+                    4, "little", signed=True
+                )
+                assert found[to + part : to + part + 4] == wanted, (nbytes, start)

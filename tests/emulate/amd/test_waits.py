@@ -4,12 +4,13 @@ import struct
 
 import numpy as np
 import pytest
+from tests.thinning import chosen
 
-from treadle.emulate.amd.names import canonical
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import Permission
 
 from .conftest import compile_for, instructions
+from .dropped_waits import KINDS, is_of, outcome
 from .test_kernels import CHIPS
 
 ITEMS = 128
@@ -57,14 +58,6 @@ attributes #0 = { "amdgpu-flat-work-group-size"="128,128" }
 _NOTHING = bytes.fromhex("000080bf")  # s_nop
 
 
-def waits(image, chip):
-    """Where instructions of 4 bytes wait for memory."""
-    for at, item in instructions(image, chip):
-        name = canonical(item.operation)
-        if name.startswith("s_wait") and "alu" not in name and "depctr" not in name:
-            yield at
-
-
 @pytest.mark.parametrize("chip", CHIPS)
 def test_a_wait_that_is_missing_is_a_fault_or_does_no_harm(machine, chip):
     gpu, rng = machine(chip), np.random.default_rng(7)
@@ -85,7 +78,7 @@ def test_a_wait_that_is_missing_is_a_fault_or_does_no_harm(machine, chip):
 
     assert is_right(image.data)
     caught = 0
-    for at in waits(image, chip):
+    for at in [at for at, item in instructions(image, chip) if is_of("wait", item)]:
         data = bytearray(image.data)
         data[at : at + 4] = _NOTHING
         try:
@@ -94,3 +87,20 @@ def test_a_wait_that_is_missing_is_a_fault_or_does_no_harm(machine, chip):
             assert "the wave does not wait for memory" in str(fault)  # noqa: PT017
             caught += 1
     assert caught >= 3
+
+
+SEEDS = [seed for seed in range(200) if chosen(f"a seed of a kernel: {seed}", 40)]
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+def test_random_kernels_are_right(machine, chip):
+    assert {outcome(machine(chip), seed) for seed in SEEDS} == {"right"}
+
+
+@pytest.mark.parametrize("chip", CHIPS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_dropped_from_a_random_kernel_shows_or_does_no_harm(machine, chip, kind):
+    """With `--full` at 200 seeds: dropped_waits.py prints what becomes of them."""
+    found = [outcome(machine(chip), seed, kind) for seed in SEEDS]
+    assert "wrong" not in found
+    assert found.count("fault") >= len(found) // 2

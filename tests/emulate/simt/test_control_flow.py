@@ -181,6 +181,15 @@ def test_a_warp_that_waits_where_others_never_arrive_is_a_deadlock(with_exec):
         with_exec.run([("wait_barrier", 16)], width)
 
 
+def test_a_warp_that_arrives_again_before_the_others_is_an_error(with_exec):
+    twice = [("signal",), ("signal",), ("wait_barrier",)]
+    message = "the warp arrives at barrier 0 again before all others have"
+    with pytest.raises(EmulationFault, match=message) as fault:
+        with_exec.run(twice, 2 * with_exec.width)
+    assert fault.value.kind == Fault.ARRIVED_TWICE
+    with_exec.run(twice, with_exec.width)  # nobody else is there
+
+
 def test_warps_that_have_left_are_not_waited_for(toy):
     """The second warp leaves at once; the first waits for whoever is there, and goes on."""
     width = toy.width

@@ -170,14 +170,68 @@ def test_an_access_has_to_be_on_a_multiple_of_its_bytes(with_counters):
     assert fault.value.kind == Fault.MISALIGNED
 
 
-def test_a_machine_may_ask_for_less(with_exec):
+def at_any_byte(given, first, step, nbytes, count):
+    """Integers of `nbytes` from byte `first + step * i` on."""
+    data = given.tobytes()
+    places = range(first, first + step * count, step)
+    return np.array([int.from_bytes(data[at : at + nbytes], "little") for at in places], np.uint64)
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "local", "generic"])
+@pytest.mark.parametrize("nbytes", [2, 4, 8])
+@pytest.mark.parametrize("step", [1, 3, 8])
+def test_a_machine_may_ask_for_no_alignment(with_exec, space, nbytes, step):
+    """Values are read at odd addresses of one memory and written at odd addresses of another."""
+    width, first = with_exec.width, 1
+    size = first + step * width + nbytes
+    given = np.random.default_rng(nbytes).integers(0, 256, size, np.uint8)
+    copy = np.zeros(size, np.uint8)
+    source, target = with_exec.put(given, BASE), with_exec.put(copy, BASE + 8192)
+    program = [*place_of(source + first, step), ("load", "global", "e", "d", 8 * nbytes)]
+    if space in ("shared", "local"):
+        program += place_of(first, step) if space == "shared" else [("const", "d", 5)]
+        program += [("store", space, "d", "e", 8 * nbytes), ("load", space, "e", "d", 8 * nbytes)]
+    kind = "generic" if space == "generic" else "global"
+    program += [*place_of(target + first, step), ("store", kind, "d", "e", 8 * nbytes)]
+    with_exec.run(program, width, shared=size, local=16)
+    np.testing.assert_array_equal(
+        at_any_byte(copy, first, step, nbytes, width),
+        at_any_byte(given, first, step, nbytes, width),
+    )
+    ends = {
+        byte for i in range(width) for byte in range(first + step * i, first + step * i + nbytes)
+    }
+    np.testing.assert_array_equal(np.delete(copy, sorted(ends)), 0)
+
+
+@pytest.mark.parametrize(("apart", "races"), [(2, False), (1, True)])
+def test_parts_of_words_race_by_their_bytes(with_exec, apart, races):
+    """The second warp's half word begins `apart` bytes behind the first warp's, at byte 3."""
+    width = with_exec.width
+    toy, given = with_exec, np.zeros(8, np.uint8)
+    address = toy.put(given, BASE)
+    program = [("id", "a"), ("const", "b", width), ("less", "e", "a", "b"),
+               ("const", "d", address + 3), ("const", "f", 0x101),
+               ("if", "e", [], [("const", "c", apart), ("add", "d", "d", "c"),
+                                ("add", "f", "f", "f")]),
+               ("store", "global", "d", "f", 16)]  # fmt: skip
+    if not races:
+        toy.run(program, 2 * width)
+        return
+    with pytest.raises(EmulationFault, match=r"a data race with .* on 2 bytes") as fault:
+        toy.run(program, 2 * width)
+    assert fault.value.kind == Fault.GLOBAL_RACE
+
+
+@pytest.mark.parametrize("space", ["global", "shared", "generic"])
+def test_what_is_atomic_has_to_be_on_a_multiple_of_its_bytes(with_exec, space):
     toy = with_exec
-    given = np.arange(toy.width + 1, dtype=np.uint32)
-    toy.put(given, BASE)
-    found = toy.results([*place_of(BASE), ("load", "global", "j", "d", 64)], toy.width)
-    np.testing.assert_array_equal(found, given[:-1] + (given[1:].astype(np.uint64) << 32))
-    with pytest.raises(EmulationFault, match="which is no multiple of 4"):
-        toy.run([("const", "d", BASE + 2), ("load", "global", "j", "d", 64)], 1)
+    address = toy.put(np.zeros(4, np.uint32), BASE) if space != "shared" else 0
+    program = [("const", "d", address + 2), ("const", "a", 1),
+               ("atomic", "add", space, "j", "d", "a")]  # fmt: skip
+    with pytest.raises(EmulationFault, match="which is no multiple of 4") as fault:
+        toy.run(program, 1, shared=16)
+    assert fault.value.kind == Fault.MISALIGNED
 
 
 def test_a_fault_tells_the_thread_and_the_front_ends_place(toy):

@@ -40,12 +40,12 @@ ODD = Fault.FIRST_OWN  # the toy's own fault
 def front_end(width, has_lane_counters):
     """A front end, the same one for the same arguments: its functions are compiled once.
 
-    With one counter accesses have to be on multiples of 4 bytes only, as on AMD's GPUs.
+    With one counter only what is atomic has to be on a multiple of its bytes, as on AMD's GPUs.
     """
     machine = Machine(
         width,
         has_lane_counters,
-        most_align=32 if has_lane_counters else 4,
+        needs_alignment=has_lane_counters,
         launch=(("user", 8),),
         block=(("user", 8),),
         warp=(

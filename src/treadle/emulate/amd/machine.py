@@ -24,7 +24,8 @@ SCALARS, VECTORS = 124, 256
 TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
 NOT_WAITED = Fault.FIRST_OWN + 1
-_MATRIX = 8  # most registers of a matrix that an instruction multiplies or adds to
+# Most registers of the matrices of an instruction: A, B, the sums, and what picks from a sparse A.
+_MATRICES = {"a": 8, "b": 8, "d": 32, "k": 1}
 _OTHERS = ("m0", "scc", "exec_hi", "flat_scratch_lo", "flat_scratch_hi")
 # Where generic addresses of shared and of scratch memory begin, as the driver says as well.
 SHARED, PRIVATE, WINDOW = 1 << 48, 2 << 48, 1 << 32
@@ -37,11 +38,11 @@ def _machine(width: int) -> Machine:
     return Machine(
         width,
         has_lane_counters=False,
-        most_align=4,
+        needs_alignment=False,
         warp=(
             *((name, 4) for name in scalars),
             *((name, 4 * width) for name in vectors),
-            *((f"matrix_{letter}", 4 * _MATRIX * width) for letter in "abd"),
+            *((f"matrix_{name}", 4 * count * width) for name, count in _MATRICES.items()),
         ),
     )
 

@@ -16,15 +16,22 @@ from treadle.emulate.amd.machine import PRIVATE
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind, Operand
 from treadle.emulate.amd.vector import gather
-from treadle.emulate.simt.accesses import load, load_scalars, read_modify_write, store
-from treadle.emulate.simt.atomics import atomic_function
+from treadle.emulate.amd.wave import Unsupported
+from treadle.emulate.simt.accesses import (
+    load,
+    load_data,
+    load_scalars,
+    set_data,
+    store,
+)
+from treadle.emulate.simt.emit import Emitter
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treadle.emulate.amd.wave import Wave
 
-__all__: list[str] = []
+__all__ = ["Memory", "memory_of", "shared_at", "stored", "two_places", "where"]
 
 
 def _signed(value: int, width: int) -> int:
@@ -69,11 +76,73 @@ def _small_scalar_load(letter: str, bits: int) -> None:
         w.set_scalar(w.item.operands["sdst"], w.s.resize(f"{letter}{bits}", "u32", value))
 
 
+def _buffer_values(w: Wave, bits: int, count: int) -> list[str]:
+    """Values in a row of a buffer, or 0 where one is outside; records do not matter but for that.
+
+    A resource is the scalar operand: see buffers.
+    """
+    s, operands = w.s, w.item.operands
+    words = [w.scalar(operands["sbase"], part=part) for part in range(4)]
+    stride = s.resize("u32", "u64", s.bits(words[1], 16, 14))
+    size = s.resize("u32", "u64", words[2])
+    all_records = s.op("u64", "mul", size, stride)
+    size = s.select("u64", s.truth("u64", stride), all_records, size)
+    offset, more = str(_offset(w)), operands.get("soffset")
+    if more is not None and not _is_off(w, more):
+        offset = s.op("u64", "add", s.resize("u32", "u64", w.scalar(more)), offset)
+    offset, base = (
+        s.op("u64", "and", value, str(-(bits // 8)))
+        for value in (offset, s.pair(words[0], s.bits(words[1], 0, 16)))
+    )
+    found = []
+    for number in range(count):
+        at = s.op("u64", "add", offset, str(bits // 8 * number))
+        end = s.op("u64", "add", at, str(bits // 8))
+        inside = s.compare("u64", "ule", end, size)
+        arguments = f"i32 {w.e.site}, i64 {s.op('u64', 'add', base, at)}, i1 {inside}"
+        function = _load_inside(w, bits)
+        found.append(w.e.op(f"call i{bits} {function}(ptr %block, ptr %warp, {arguments})"))
+    return found
+
+
+def _load_inside(w: Wave, bits: int) -> str:
+    """A function of a site, an address and whether that is to be loaded from."""
+    e = Emitter(w.e.machine)
+    e.site = "%site"
+    e.do("br i1 %inside, label %there, label %outside")
+    e.label("outside")
+    e.do(f"ret i{bits} 0")
+    e.label("there")
+    (value,) = load_scalars(e, "%address", bits)
+    e.do(f"ret i{bits} {value}")
+    for helper, text in e.helpers.items():
+        w.e.need(helper, text)
+    name = f"amd_load_inside_{bits}"
+    head = f"define internal i{bits} @{name}(ptr %block, ptr %warp, i32 %site, i64 %address"
+    return w.e.need(name, f"{head}, i1 %inside) noinline {{\n" + "\n".join(e.lines) + "\n}")
+
+
+def _buffer_load(count: int) -> None:
+    @MEANINGS.of(f"s_buffer_load_b{32 * count}")
+    def meaning(w: Wave) -> None:
+        for part, value in enumerate(_buffer_values(w, 32, count)):
+            w.set_scalar(w.item.operands["sdst"], value, part=part)
+
+
+def _small_buffer_load(letter: str, bits: int) -> None:
+    @MEANINGS.of(f"s_buffer_load_{letter}{bits}")
+    def meaning(w: Wave) -> None:
+        (value,) = _buffer_values(w, bits, 1)
+        w.set_scalar(w.item.operands["sdst"], w.s.resize(f"{letter}{bits}", "u32", value))
+
+
 for _count in (1, 2, 3, 4, 8, 16):
     _scalar_load(_count)
+    _buffer_load(_count)
 for _letter in "ui":
     for _bits in (8, 16):
         _small_scalar_load(_letter, _bits)
+        _small_buffer_load(_letter, _bits)
 
 # -- memory of lanes
 
@@ -102,7 +171,7 @@ def _address(w: Wave, space: str) -> str:
 
 
 @dataclass(frozen=True)
-class _Memory:
+class Memory:
     """What an access reaches: `at(byte, nbytes)` gives addresses from its `byte` on, and a mask.
 
     Lanes that the mask leaves out load 0; without one all load that act. `is_whole` says that bytes
@@ -117,7 +186,7 @@ class _Memory:
 
 
 @contextlib.contextmanager
-def _privately(w: Wave, memory: _Memory) -> Iterator[None]:
+def _privately(w: Wave, memory: Memory) -> Iterator[None]:
     if memory.private:
         w.e.do(f"store i32 {memory.private}, ptr {w.e.block_field('strong')}")
     yield
@@ -125,39 +194,96 @@ def _privately(w: Wave, memory: _Memory) -> Iterator[None]:
         w.e.do(f"store i32 0, ptr {w.e.block_field('strong')}")
 
 
-def _pieces(memory: _Memory, words: int) -> list[tuple[int, int]]:
+def _pieces(memory: Memory, words: int) -> list[tuple[int, int]]:
     """First words and counts of accesses that the core makes at a time: 3 are 2 and 1."""
     if not memory.is_whole:
         return [(word, 1) for word in range(words)]
     return [(0, 2), (2, 1)] if words == 3 else [(0, words)]
 
 
-def _load(w: Wave, memory: _Memory, first: int, bits: int, count: int = 1) -> list[str]:
+def _load(w: Wave, memory: Memory, first: int, bits: int, count: int = 1) -> list[str]:
     """Elements from the access's byte `first` on."""
     at, mask = memory.at(first, bits // 8 * count)
     with _privately(w, memory):
-        found = load(w.e, memory.space, at, bits, count, mask)
-    return [_where(w, mask, bits, value) for value in found]
+        if memory.is_whole or bits == 8:
+            found = load(w.e, memory.space, at, bits, count, mask)
+        else:
+            found = [_load_apart(w, memory, first, bits, at, mask)]
+    return [where(w, mask, bits, value) for value in found]
 
 
-def _where(w: Wave, mask: str, bits: int, value: str) -> str:
+def where(w: Wave, mask: str, bits: int, value: str) -> str:
     """What was loaded where a mask holds, and 0 elsewhere."""
     kind = f"u{bits}"
     return w.x.select(kind, w.e.as_lanes(mask), value, w.x.const(kind, 0)) if mask else value
 
 
-def _store(w: Wave, memory: _Memory, first: int, bits: int, values: Sequence[str]) -> None:
+def _store(w: Wave, memory: Memory, first: int, bits: int, values: Sequence[str]) -> None:
     at, mask = memory.at(first, bits // 8 * len(values))
     with _privately(w, memory):
-        store(w.e, memory.space, at, bits, values, mask)
+        if memory.is_whole or bits == 8:
+            store(w.e, memory.space, at, bits, values, mask)
+        else:
+            _store_apart(w, memory, first, values[0], bits, at, mask)
 
 
-def _load_words(w: Wave, memory: _Memory, words: int) -> list[str]:
+def _aligned_lanes(w: Wave, at: str, mask: str, bits: int) -> tuple[str, str]:
+    """The lanes of a mask whose addresses are multiples of an element's bytes, and the others."""
+    x, e = w.x, w.e
+    rest = x.op("u64", "and", at, x.const("u64", bits // 8 - 1))
+    odd = e.as_mask(x.both(x.truth("u64", rest), e.as_lanes(mask or e.mask_bits)))
+    kind = e.machine.mask
+    return e.op(f"xor {kind} {mask or e.mask_bits}, {odd}"), odd
+
+
+@contextlib.contextmanager
+def _if_any(w: Wave, mask: str) -> Iterator[None]:
+    """What is written here is done if a mask has a lane."""
+    e, number = w.e, len(w.e.lines)
+    some = e.op(f"icmp ne {e.machine.mask} {mask}, 0")
+    e.do(f"br i1 {some}, label %some{number}, label %none{number}")
+    e.label(f"some{number}")
+    yield
+    e.do(f"br label %none{number}")
+    e.label(f"none{number}")
+
+
+def _load_apart(w: Wave, memory: Memory, first: int, bits: int, at: str, mask: str) -> str:
+    """One element, of lanes at odd addresses byte by byte: the bytes may lie apart."""
+    x, e, kind = w.x, w.e, f"u{bits}"
+    aligned, odd = _aligned_lanes(w, at, mask, bits)
+    load(e, memory.space, at, bits, mask=aligned)
+    with _if_any(w, odd):
+        others, value = load_data(e, bits), x.const(kind, 0)
+        for byte in range(bits // 8):
+            place, _ = memory.at(first + byte, 1)
+            (part,) = load(e, memory.space, place, 8, mask=odd)
+            moved = x.op(kind, "shl", x.resize("u8", kind, part), x.const(kind, 8 * byte))
+            value = x.op(kind, "or", value, moved)
+        set_data(e, x.select(kind, e.as_lanes(odd), value, others), bits)
+    return load_data(e, bits)
+
+
+def _store_apart(
+    w: Wave, memory: Memory, first: int, value: str, bits: int, at: str, mask: str
+) -> None:
+    """One element, of lanes at odd addresses byte by byte: the bytes may lie apart."""
+    x, e, kind = w.x, w.e, f"u{bits}"
+    aligned, odd = _aligned_lanes(w, at, mask, bits)
+    store(e, memory.space, at, bits, [value], aligned)
+    with _if_any(w, odd):
+        for byte in range(bits // 8):
+            place, _ = memory.at(first + byte, 1)
+            part = x.resize(kind, "u8", x.op(kind, "lshr", value, x.const(kind, 8 * byte)))
+            store(e, memory.space, place, 8, [part], odd)
+
+
+def _load_words(w: Wave, memory: Memory, words: int) -> list[str]:
     pieces = _pieces(memory, words)
     return [v for first, count in pieces for v in _load(w, memory, 4 * first, 32, count)]
 
 
-def _store_words(w: Wave, memory: _Memory, values: Sequence[str]) -> None:
+def _store_words(w: Wave, memory: Memory, values: Sequence[str]) -> None:
     for first, count in _pieces(memory, len(values)):
         _store(w, memory, 4 * first, 32, values[first : first + count])
 
@@ -184,34 +310,40 @@ _SMALL = (
 )  # fmt: skip
 
 
-def _place(w: Wave, kind: str) -> _Memory:
+def memory_of(w: Wave, kind: str) -> Memory:
     """The memory that an access reaches."""
     if kind == "ds":
-        return _shared(w, w.item.modifiers.get("offset", 0))
+        return shared(w, w.item.modifiers.get("offset", 0))
     if kind == "buffer":
         buffer = Buffer.of(w)
         at = lambda byte, nbytes: buffer.at(w, byte, nbytes)
-        return _Memory("global", at, is_whole=False, private=buffer.is_private(w))
+        return Memory("global", at, is_whole=False, private=buffer.is_private(w))
     address = _address(w, _SPACES[kind])
     if w.chip.has_scratch_register or kind == "global":
-        return _linear(w, _SPACES[kind], address)
+        return linear(w, _SPACES[kind], address)
     return _with_scratch(w, kind, address)
 
 
-def _shared(w: Wave, offset: int) -> _Memory:
+def shared(w: Wave, offset: int) -> Memory:
     """Shared memory at a register and an offset, whose sum has 32 bits."""
     base = w.lanes_of(w.item.operands["addr"])
-    address = w.x.op("u32", "add", base, w.x.const("u32", offset))
-    return _linear(w, "shared", w.x.resize("u32", "u64", address))
+    return shared_at(w, w.x.op("u32", "add", base, w.x.const("u32", offset)))
 
 
-def _linear(w: Wave, space: str, address: str) -> _Memory:
-    return _Memory(
+def shared_at(w: Wave, address: str) -> Memory:
+    """Shared memory at an address of 32 bits for each lane."""
+    if w.item.modifiers.get("gds"):
+        raise Unsupported(f"{w.item.mnemonic} of memory that all workgroups share")
+    return linear(w, "shared", w.x.resize("u32", "u64", address))
+
+
+def linear(w: Wave, space: str, address: str) -> Memory:
+    return Memory(
         space, lambda byte, _: (w.x.op("u64", "add", address, w.x.const("u64", byte)), "")
     )
 
 
-def _with_scratch(w: Wave, kind: str, address: str) -> _Memory:
+def _with_scratch(w: Wave, kind: str, address: str) -> Memory:
     """Memory by an address of scratch memory, or by one that may be of it."""
     x, e = w.x, w.e
     lanes = e.machine.constants("i32", range(w.width))
@@ -230,13 +362,13 @@ def _with_scratch(w: Wave, kind: str, address: str) -> _Memory:
         mine = x.op("u64", "add", base, x.resize("u32", "u64", turned))
         return (mine if kind == "scratch" else x.select("u64", is_mine, mine, there)), ""
 
-    return _Memory("global" if kind == "scratch" else "generic", at, is_whole=False, private=one)
+    return Memory("global" if kind == "scratch" else "generic", at, is_whole=False, private=one)
 
 
 def _small_load(name: str, kind: str, bits: int, has_sign: bool, half: bool | None) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        (value,) = _load(w, _place(w, kind), 0, bits)
+        (value,) = _load(w, memory_of(w, kind), 0, bits)
         of = w.item.operands[_loaded(w)]
         letter = "i" if has_sign else "u"
         if half is None:
@@ -249,28 +381,28 @@ def _small_load(name: str, kind: str, bits: int, has_sign: bool, half: bool | No
 def _word_load(name: str, kind: str, words: int) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        _set_words(w, _load_words(w, _place(w, kind), words))
+        _set_words(w, _load_words(w, memory_of(w, kind), words))
 
 
 def _small_store(name: str, kind: str, bits: int, is_high: bool) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        of = _stored(w, kind)
+        of = stored(w, kind)
         value = w.lanes_of(of)
         if is_high or of.high:
             value = w.x.op("u32", "lshr", value, w.x.const("u32", 16))
-        _store(w, _place(w, kind), 0, bits, [w.x.resize("u32", f"u{bits}", value)])
+        _store(w, memory_of(w, kind), 0, bits, [w.x.resize("u32", f"u{bits}", value)])
 
 
-def _stored(w: Wave, kind: str) -> Operand:
+def stored(w: Wave, kind: str) -> Operand:
     return w.item.operands[_DATA.get(kind, "vdata")]
 
 
 def _word_store(name: str, kind: str, words: int) -> None:
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        of = _stored(w, kind)
-        _store_words(w, _place(w, kind), [w.lanes_of(of, part) for part in range(words)])
+        of = stored(w, kind)
+        _store_words(w, memory_of(w, kind), [w.lanes_of(of, part) for part in range(words)])
 
 
 for _kind in ("global", "flat", "scratch", "buffer", "ds"):
@@ -293,9 +425,9 @@ for _kind in ("global", "flat", "scratch", "buffer", "ds"):
 # -- two places of LDS
 
 
-def _two_places(w: Wave, words: int, stride: int) -> list[_Memory]:
+def two_places(w: Wave, words: int, stride: int) -> list[Memory]:
     offsets = (w.item.modifiers[name] * 4 * words * stride for name in ("offset0", "offset1"))
-    return [_shared(w, offset) for offset in offsets]
+    return [shared(w, offset) for offset in offsets]
 
 
 def _pair(words: int, stride: int) -> None:
@@ -303,12 +435,12 @@ def _pair(words: int, stride: int) -> None:
 
     @MEANINGS.of(f"ds_load_{suffix}")
     def read(w: Wave) -> None:
-        places = _two_places(w, words, stride)
+        places = two_places(w, words, stride)
         _set_words(w, [v for at in places for v in _load_words(w, at, words)])
 
     @MEANINGS.of(f"ds_store_{suffix}")
     def write(w: Wave) -> None:
-        for at, name in zip(_two_places(w, words, stride), ("data0", "data1"), strict=True):
+        for at, name in zip(two_places(w, words, stride), ("data0", "data1"), strict=True):
             of = w.item.operands[name]
             _store_words(w, at, [w.lanes_of(of, i) for i in range(words)])
 
@@ -318,64 +450,43 @@ for _words in (1, 2):
         _pair(_words, _stride)
 
 
-# -- atomics
-
-_ATOMICS = {
-    "add_u32": ("add", "u32"), "add_u64": ("add", "u64"), "sub_u32": ("sub", "u32"),
-    "sub_u64": ("sub", "u64"), "inc_u32": ("inc", "u32"), "dec_u32": ("dec", "u32"),
-    "and_b32": ("and", "b32"), "and_b64": ("and", "b64"), "or_b32": ("or", "b32"),
-    "or_b64": ("or", "b64"), "xor_b32": ("xor", "b32"), "xor_b64": ("xor", "b64"),
-    "min_i32": ("min", "s32"), "max_i32": ("max", "s32"), "min_u32": ("min", "u32"),
-    "max_u32": ("max", "u32"), "min_i64": ("min", "s64"), "max_i64": ("max", "s64"),
-    "min_u64": ("min", "u64"), "max_u64": ("max", "u64"), "swap_b32": ("exch", "b32"),
-    "swap_b64": ("exch", "b64"), "cmpswap_b32": ("cas", "b32"), "cmpswap_b64": ("cas", "b64"),
-    "add_f32": ("add", "f32"), "add_f64": ("add", "f64"), "pk_add_f16": ("add", "f16x2"),
-    "pk_add_bf16": ("add", "bf16x2"),
-}  # fmt: skip
-
-
-def _atomic(name: str, kind: str, operation: str, type: str) -> None:
-    @MEANINGS.of(name)
-    def meaning(w: Wave) -> None:
-        function = atomic_function(w.e, operation, type)
-        if function is None:
-            raise ValueError(f"no atomic {operation} of {type}")
-        bits = 64 if "64" in type else 32
-        of, words = _stored(w, kind), bits // 32
-
-        def data(first: int) -> str:
-            parts = [w.lanes_of(of, first + i) for i in range(words)]
-            return parts[0] if words == 1 else w.x.pair(*parts)
-
-        # A comparison's new value is first, and what it must be is behind it.
-        operands = (data(words), data(0)) if operation == "cas" else (data(0),)
-        memory = _place(w, kind)
-        address, mask = memory.at(0, bits // 8)
-        found = read_modify_write(w.e, function, memory.space, address, bits, *operands, mask=mask)
-        found = _where(w, mask, bits, found)
-        if "vdst" in w.item.operands:
-            w.set_bits(bits, found)
-        elif kind == "buffer" and w.item.modifiers.get("cpol", 0) & 1:
-            w.set_bits(bits, found, "vdata")
-
-
-for _name, (_operation, _type) in _ATOMICS.items():
-    for _kind in ("global", "flat", "buffer"):
-        _atomic(f"{_kind}_atomic_{_name}", _kind, _operation, _type)
-
-
 # -- lanes by way of LDS's crossbar
 
 
-@MEANINGS.of("ds_bpermute_b32")
-def _permute(w: Wave) -> None:
-    x, e = w.x, w.e
+def _other_lanes(w: Wave) -> str:
+    """The lane that each lane names: a quarter of an address, around the end of the wave."""
+    x = w.x
     address = x.op("u32", "add", w.lanes_of(w.item.operands["addr"]),
                    x.const("u32", w.item.modifiers.get("offset", 0)))  # fmt: skip
-    lanes = x.bits(address, 2, w.width.bit_length() - 1)
+    return x.bits(address, 2, w.width.bit_length() - 1)
+
+
+@MEANINGS.of("ds_bpermute_b32")
+def _fetch(w: Wave) -> None:
+    x, lanes = w.x, _other_lanes(w)
     moved = gather(w, w.lanes_of(w.item.operands["data0"]), lanes)
-    active = x.truth("u32", gather(w, x.from_flag("u32", e.mask), lanes))
+    active = x.truth("u32", gather(w, x.from_flag("u32", w.e.mask), lanes))
     w.set_bits(32, x.select("u32", active, moved, x.const("u32", 0)))
+
+
+@MEANINGS.of("ds_bpermute_fi_b32")
+def _fetch_from_any(w: Wave) -> None:
+    """Also from lanes that do not act."""
+    w.set_bits(32, gather(w, w.lanes_of(w.item.operands["data0"]), _other_lanes(w)))
+
+
+@MEANINGS.of("ds_permute_b32")
+def _send(w: Wave) -> None:
+    """Each lane sends to another; of several the last one counts, and who gets nothing gets 0."""
+    x, e, lanes, shape = w.x, w.e, _other_lanes(w), w.e.lanes("i32")
+    sent, found = w.lanes_of(w.item.operands["data0"]), x.const("u32", 0)
+    for lane in range(w.width):
+        value = e.op(f"extractelement {shape} {sent}, i32 {lane}")
+        to = e.op(f"extractelement {shape} {lanes}, i32 {lane}")
+        acts = e.op(f"extractelement {e.lanes('i1')} {e.mask}, i32 {lane}")
+        put = e.op(f"insertelement {shape} {found}, i32 {value}, i32 {to}")
+        found = e.op(f"select i1 {acts}, {shape} {put}, {shape} {found}")
+    w.set_bits(32, found)
 
 
 @MEANINGS.of("ds_swizzle_b32")

@@ -59,6 +59,11 @@ _FORMS = (
      lambda m: f"{m[1]}_{m[2]}_u{64 if m[3] else 32}"),
     (re.compile(r"^((?:global|flat|buffer)_atomic)_([us])(min|max)(_x2)?$"),
      lambda m: f"{m[1]}_{m[3]}_{'u' if m[2] == 'u' else 'i'}{64 if m[4] else 32}"),
+    (re.compile(r"^((?:global|flat|buffer)_atomic)_f(min|max|cmpswap)(_x2)?$"),
+     lambda m: f"{m[1]}_{m[2]}_f{64 if m[3] else 32}"),
+    (re.compile(r"^((?:global|flat|buffer)_atomic_(?:min|max))_num(_f32)$"), r"\1\2"),
+    (re.compile(r"^(ds_(?:min|max))_num(_rtn)?(_f\d+)$"), r"\1\2\3"),
+    (re.compile(r"^ds_cmpst_"), "ds_cmpstore_"),
     (re.compile(r"^((?:global|flat|buffer)_atomic)_(and|or|xor|swap|cmpswap)(_x2)?$"),
      lambda m: f"{m[1]}_{m[2]}_b{64 if m[3] else 32}"),
 )  # fmt: skip

@@ -15,12 +15,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from treadle.emulate.amd import (
+    atomics,
     floating,
     indexed,
     matrix,
     memory,
     scalar,
     scalar_floating,
+    small_floats,
     vector,
     waits,
 )
@@ -43,12 +45,14 @@ from treadle.emulate.simt.scalar_counter import ScalarCounter
 __all__ = ["Kernel", "translate"]
 
 _MODULES = (
+    atomics,
     floating,
     indexed,
     matrix,
     memory,
     scalar,
     scalar_floating,
+    small_floats,
     vector,
 )  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
@@ -331,10 +335,11 @@ class _Translator:
                 return
             if name in _BARRIERS:
                 self._w.registers.leave()
-                self._go_to_barrier(number, block.end)
+                self._go_to_barrier(number, block.end, name)
                 return
             if name == "s_barrier_signal":
-                continue  # the wait arrives and waits at once
+                self._flow.signal()
+                continue
             try:
                 self._instruction(address, item)
             except (Unsupported, KeyError, ValueError) as error:
@@ -416,8 +421,10 @@ class _Translator:
         )
         self._flow.jump(number, w.e.op(f"call i32 {function}(i64 {aim})"), aim)
 
-    def _go_to_barrier(self, number: int, behind: int) -> None:
+    def _go_to_barrier(self, number: int, behind: int, name: str) -> None:
+        """Arrives and waits, or waits alone: gfx12 has an instruction of its own that arrives."""
         following = self._numbers[behind]
         if following != number + 1:
             raise Unsupported("a barrier that another block follows")
-        self._flow.barrier(number)
+        meet = self._flow.wait if name == "s_barrier_wait" else self._flow.barrier
+        meet(number)

@@ -9,8 +9,8 @@ land at once, need not take turns with waits.
 
 A register that a load is to set must be neither read nor set before. Not seen are waits for stores,
 for registers that an instruction names by no field (VCC), and for shared memory by flat loads.
-Barriers ask for none: ROCm's code has some behind stores to shared memory that have not ended on
-one of several ways.
+Barriers ask for stores to shared memory that began in their own basic block: ROCm's code has some
+behind stores that have not ended on one of several ways.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ _OLDEST = 64  # operations that are as old as any wait can tell
 _VECTOR, _LOCAL, _SCALAR = "vector", "local", "scalar"  # counters; before gfx12 two are one
 _UNORDERED = "scalar memory"
 _STORES = "stores"  # to shared memory: they count, and set no register
+_BARRIERS = ("s_barrier", "s_barrier_signal")
 
 
 class _Way(NamedTuple):
@@ -99,6 +100,15 @@ class _State:
                 return f"{way.sets}, which {place} sets"
         return ""
 
+    def stores_at_barrier(self, item: Instruction) -> str:
+        """Words for what a barrier does not wait for, if it is one, or nothing."""
+        if item.operation not in _BARRIERS:
+            return ""
+        for way, place in self.places.items():
+            if way.sets == _STORES:
+                return f"shared memory, which {place} sets"
+        return ""
+
 
 def unwaited(blocks: Mapping[int, Block], first: int, generation: int) -> dict[int, str]:
     """Addresses of instructions, and words for what they do too early. `first` is the entry."""
@@ -107,9 +117,10 @@ def unwaited(blocks: Mapping[int, Block], first: int, generation: int) -> dict[i
     left = [first]
     while left:
         start = left.pop()
-        block, state = blocks[start], states[start].copy()
+        block, state, own = blocks[start], states[start].copy(), _State()
         for address, item in block.items:
-            why = _step(state, address, item, generation)
+            why = own.stores_at_barrier(item) or _step(state, address, item, generation)
+            _step(own, address, item, generation)
             if why:
                 found.setdefault(address, why)
         for target in block.following:

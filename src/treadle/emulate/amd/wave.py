@@ -275,6 +275,11 @@ class Wave:
         at = _SEL_RESULT if name == "vdst" else int(name[-1]) if name[-1].isdigit() else 0
         return bool(self.item.modifiers.get("op_sel", 0) >> at & 1)
 
+    @property
+    def selects_high_result(self) -> bool:
+        """Whether 16 bits of a result go to the upper half of the destination."""
+        return self.item.operands["vdst"].high or self._selects("vdst")
+
     def raw(self, name: str, kind: str) -> str:
         """The bits of a source, after DPP, SDWA and the choice of a half."""
         of, bits = self.item.operands[name], bits_of(kind)
@@ -304,7 +309,7 @@ class Wave:
         if bits == 64:
             value = self.x.pair(value, self.vector(of, 1))
         elif bits == 16:
-            if of.high or self._selects("vdst"):
+            if self.selects_high_result:
                 value = self.x.op("u32", "lshr", value, self.x.const("u32", 16))
             value = self.x.resize("u32", "u16", value)
         return self.flushed(kind, self.x.cast(f"b{bits}", kind, value))
@@ -380,7 +385,7 @@ class Wave:
         elif bits == 32:
             self.set_vector(of, value)
         else:
-            self.set_half(of, value, of.high or self._selects("vdst"))
+            self.set_half(of, value, self.selects_high_result)
 
     def set_half(self, of: Operand, value: str, is_high: bool, clears: bool | None = None) -> None:
         """Sets 16 bits of a register; the others stay, or are cleared where the chip does that."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.machine import MACHINE
 from treadle.emulate.simt.code import RECORDS, Code
-from treadle.emulate.simt.shadow import STORE
+from treadle.emulate.simt.machine import STORE
 
 __all__ = ["ASYNC_SYMBOLS", "QUEUE_BYTES", "async_functions"]
 

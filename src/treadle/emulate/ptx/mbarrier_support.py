@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.machine import BULK, MACHINE
 from treadle.emulate.simt.code import Code, Variable
-from treadle.emulate.simt.shadow import LOAD, STORE, TOUCH
+from treadle.emulate.simt.machine import LOAD, STORE, TOUCH
 
 __all__ = [
     "ARRIVE", "ARRIVE_EXPECT", "COMPLETE", "DROP", "EXPECT", "FIELD", "INIT", "MBARRIER_SYMBOLS",

@@ -16,9 +16,9 @@ from treadle.emulate.ptx.machine import (
     PTXFault,
 )
 from treadle.emulate.simt.code import LANES, RECORDS, Code
-from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.machine import LOAD, STORE, Fault
 from treadle.emulate.simt.moves import host_of
-from treadle.emulate.simt.shadow import LOAD, STORE, check_name
+from treadle.emulate.simt.shadow import check_name
 
 __all__ = ["BOX_BYTES", "INWARDS", "MAP", "SHARED", "TENSOR_SYMBOLS", "tensor_functions"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from treadle.emulate.simt.shadow import LOAD, TOUCH
+from treadle.emulate.simt.machine import LOAD, TOUCH
 from treadle.emulate.simt.support import access_name
 
 if TYPE_CHECKING:

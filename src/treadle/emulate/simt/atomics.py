@@ -21,17 +21,31 @@ __all__ = ["atomic_function"]
 _PLAIN = {"and": "and", "or": "or", "xor": "xor", "exch": "xchg", "inc": "uinc_wrap",
           "dec": "udec_wrap"}  # fmt: skip
 _HALVES = {"f16": "half", "bf16": "bfloat"}
+_FLOATS = {"f32": "float", "f64": "double"}
+_NUMBERS = {
+    "fmin": "minimumnum",
+    "fmax": "maximumnum",
+}  # a zero with a sign is less than one without
+_BOUNDED = {"sub_clamp": "usub_sat", "cond_sub": "usub_cond"}
 
 
 def atomic_function(e: Emitter, operation: str, kind: str) -> str | None:
     """The function (ptr %warp, mask) of an operation; None if there is none of that kind.
 
-    Operations are and, or, xor, exch, add, sub, inc, dec, min, max and cas. Host addresses and
-    first operands are the Warp's; what was there before replaces the operands.
+    Operations are and, or, xor, exch, add, sub, inc, dec, min, max and cas. These are another
+    instruction set's: rsub (the operand less what is there), sub_clamp (0 instead of less),
+    cond_sub (nothing instead), wrap (a second operand more instead), mskor (bits of the first
+    operand are those of the second), fmin, fmax and fcas of floats, which compare as numbers.
+
+    Host addresses and first operands are the Warp's; what was there before replaces the operands.
     """
     body = _body(operation, kind)
     if body is None:
         return None
+    if operation in _NUMBERS:
+        number = _FLOATS[kind]
+        name = f"llvm.{_NUMBERS[operation]}.{kind}"
+        e.need(name, f"declare {number} @{name}({number}, {number})")
     e.need(f"llvm.cttz.{e.machine.mask}", sized(e.machine, _FIRST))
     bits, warp = _bits(kind), e.machine.warp
     name = f"atomic_{operation}_{kind}"
@@ -92,22 +106,62 @@ def _body(operation: str, kind: str) -> str | None:
         return f"  %old = atomicrmw {sign}{operation} ptr %p, i{bits} %x seq_cst"
     if operation in ("add", "sub") and letter in "us":
         return f"  %old = atomicrmw {operation} ptr %p, i{bits} %x seq_cst"
-    if operation == "add" and kind in ("f32", "f64"):
-        number = "float" if kind == "f32" else "double"
+    if operation in _BOUNDED and kind == "u32":
+        return f"  %old = atomicrmw {_BOUNDED[operation]} ptr %p, i32 %x seq_cst"
+    if operation == "add" and kind in _FLOATS:
+        number = _FLOATS[kind]
         return f"""  %xf = bitcast i{bits} %x to {number}
   %was = atomicrmw fadd ptr %p, {number} %xf seq_cst
   %old = bitcast {number} %was to i{bits}"""
     if kind.removesuffix("x2") in _HALVES and operation == "add":
         return _half_sum(kind)
+    lines = _changed(operation, kind)
+    return None if lines is None else _loop(bits, lines)
+
+
+def _changed(operation: str, kind: str) -> list[str] | None:
+    """Lines that set %new, for operations that the host does not have at once."""
+    bits = _bits(kind)
+    second = f"  %y = load i{bits}, ptr %its"
+    if operation == "rsub":
+        return [f"  %new = sub i{bits} %x, %old"]
+    if operation == "mskor":
+        return [second, f"  %others = xor i{bits} %x, -1", f"  %kept = and i{bits} %old, %others",
+                f"  %new = or i{bits} %kept, %y"]  # fmt: skip
+    if operation == "wrap":
+        return [second, f"  %down = sub i{bits} %old, %x", f"  %up = add i{bits} %old, %y",
+                f"  %fits = icmp uge i{bits} %old, %x",
+                f"  %new = select i1 %fits, i{bits} %down, i{bits} %up"]  # fmt: skip
+    if kind not in _FLOATS:
+        return None
+    number = _FLOATS[kind]
+    floats = [f"  %{name}f = bitcast i{bits} %{name} to {number}" for name in ("old", "x")]
+    if operation == "fcas":
+        return [second, *floats, f"  %same = fcmp oeq {number} %oldf, %xf",
+                f"  %new = select i1 %same, i{bits} %y, i{bits} %old"]  # fmt: skip
+    if operation in _NUMBERS:
+        call = f"call {number} @llvm.{_NUMBERS[operation]}.{kind}({number} %oldf, {number} %xf)"
+        return [*floats, f"  %newf = {call}", f"  %new = bitcast {number} %newf to i{bits}"]
     return None
+
+
+def _loop(bits: int, lines: list[str]) -> str:
+    """What `lines` make of %old, %new, is stored if nobody has changed %old; else again."""
+    return "\n".join((
+        f"  %seen0 = load i{bits}, ptr %p", "  br label %try", "try:",
+        f"  %old = phi i{bits} [%seen0, %loop], [%seen, %try]", *lines,
+        f"  %pair = cmpxchg ptr %p, i{bits} %old, i{bits} %new seq_cst seq_cst",
+        f"  %seen = extractvalue {{i{bits}, i1}} %pair, 0",
+        f"  %won = extractvalue {{i{bits}, i1}} %pair, 1",
+        "  br i1 %won, label %stored, label %try", "stored:",
+    ))  # fmt: skip
 
 
 def _half_sum(kind: str) -> str:
     """Halves are added in float and rounded to nearest, one or two of them at a time."""
     single = kind.removesuffix("x2")
     bits, count = _bits(kind), _bits(kind) // 16
-    lines = [f"  %seen0 = load i{bits}, ptr %p", "  br label %try", "try:",
-             f"  %old = phi i{bits} [%seen0, %loop], [%seen, %try]"]  # fmt: skip
+    lines: list[str] = []
     parts = []
     for i in range(count):
         for name in ("old", "x"):
@@ -137,12 +191,5 @@ def _half_sum(kind: str) -> str:
                   f"  %moved{i} = shl i64 %wide{i}, {16 * i}",
                   f"  %put{i} = trunc i64 %moved{i} to i{bits}"]  # fmt: skip
         parts.append(f"%put{i}")
-    new = parts[0]
-    if count == 2:
-        lines.append(f"  %both = or i32 {parts[0]}, {parts[1]}")
-        new = "%both"
-    lines += [f"  %pair = cmpxchg ptr %p, i{bits} %old, i{bits} {new} seq_cst seq_cst",
-              f"  %seen = extractvalue {{i{bits}, i1}} %pair, 0",
-              f"  %won = extractvalue {{i{bits}, i1}} %pair, 1",
-              "  br i1 %won, label %stored, label %try", "stored:"]  # fmt: skip
-    return "\n".join(lines)
+    lines.append(f"  %new = or i{bits} {parts[0]}, {parts[1] if count == 2 else 0}")
+    return _loop(bits, lines)

@@ -55,8 +55,12 @@ def _arrive(m: Machine) -> str:
     )  # fmt: skip
 
     _check_number(code)
-    phase = code.op(f"load i32, ptr {code.slot('block', 'phases', '%id')}")
-    code.do(f"store i32 {phase}, ptr {code.slot('warp', 'signalled', '%id')}")
+    place = code.slot("warp", "signalled", "%id")
+    mine, before = _this_phase(code), code.op(f"load i32, ptr {place}")
+    if not m.has_lane_counters:
+        again = code.op(f"icmp eq i32 {mine}, {before}")
+        code.when(again, lambda: _report(code, Fault.ARRIVED_TWICE))
+    code.do(f"store i32 {mine}, ptr {place}")
     _add(code, code.slot("block", "arrived", "%id"), code.count_lanes("%mask"))
     _add(code, code.slot("block", "voted", "%id"), code.count_lanes("%votes"))
     expected = code.slot("block", "expected", "%id")
@@ -72,12 +76,20 @@ def _arrive(m: Machine) -> str:
 
 def _check_number(code: Code) -> None:
     """Reports a barrier that there is not, and returns."""
+    outside = code.op(f"icmp uge i32 %id, {BARRIERS}")
+    code.when(outside, lambda: _report(code, Fault.BAD_BARRIER))
 
-    def out_of_range() -> None:
-        code.report(Fault.BAD_BARRIER, "0", code.wide("%id"), "0")
-        code.leave("ret void")
 
-    code.when(code.op(f"icmp uge i32 %id, {BARRIERS}"), out_of_range)
+def _report(code: Code, fault: Fault) -> None:
+    """Reports a fault about the barrier, and returns."""
+    code.report(fault, "0", code.wide("%id"), "0")
+    code.leave("ret void")
+
+
+def _this_phase(code: Code) -> str:
+    """The number of the barrier's phase that has not ended: the first one's is 1."""
+    ended = code.op(f"load i32, ptr {code.slot('block', 'phases', '%id')}")
+    return code.op(f"add i32 {ended}, 1")
 
 
 def _hold(code: Code) -> None:
@@ -94,9 +106,8 @@ def _wait(m: Machine) -> str:
     """Threads of a mask, which have arrived at a barrier before, wait for the others there."""
     code = Code(m, "void", "treadle_simt_barrier_wait", f"{LANES}, i32 %id", "noinline")
     _check_number(code)
-    phase = code.op(f"load i32, ptr {code.slot('block', 'phases', '%id')}")
     mine = code.op(f"load i32, ptr {code.slot('warp', 'signalled', '%id')}")
-    code.when(code.op(f"icmp eq i32 {phase}, {mine}"), lambda: _hold(code))
+    code.when(code.op(f"icmp eq i32 {_this_phase(code)}, {mine}"), lambda: _hold(code))
     code.do("ret void")
     return code.text
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.machine import TOUCH, Fault
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -167,10 +167,12 @@ class Code:
         bit = self.op(f"and MASK {mask}, {self.lane_bit(lane)}")
         return self.op(f"icmp ne MASK {bit}, 0")
 
-    def alignment(self, nbytes: str) -> str:
-        """What the address of an access of so many bytes is a multiple of: of an i64 an i64."""
-        most = self.machine.most_align
-        return self.op(f"call i64 @llvm.umin.i64(i64 {nbytes}, i64 {most})")
+    def alignment(self, nbytes: str, how: str) -> str:
+        """What an access's address is a multiple of, an i64, by its bytes and by what it does."""
+        if self.machine.needs_alignment:
+            return nbytes
+        is_atomic = self.op(f"icmp eq i32 {how}, {TOUCH}")
+        return self.op(f"select i1 {is_atomic}, i64 {nbytes}, i64 1")
 
     def count_lanes(self, mask: str) -> str:
         """How many lanes a mask has, an i32."""

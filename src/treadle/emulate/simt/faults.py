@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.simt.front_end import Dim, FaultFacts, FrontEnd, Translation
 from treadle.emulate.simt.global_rows import Noted
-from treadle.emulate.simt.machine import BARRIERS, Fault, Region
-from treadle.emulate.simt.shadow import ASYNCHRONOUS, LOAD, OF_MANY, OF_WARP
+from treadle.emulate.simt.machine import BARRIERS, LOAD, Fault, Region
+from treadle.emulate.simt.shadow import ASYNCHRONOUS, OF_MANY, OF_WARP
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -87,6 +87,8 @@ def _message(kind: Fault, facts: FaultFacts, launched: Launched) -> str:
         f"{launched.front.pending_reader} of warp {extra} may still read: it has not been waited "
         "for",
         Fault.BAD_JUMP: lambda: f"{who}: jumps to 0x{address:x}, where no instruction begins",
+        Fault.ARRIVED_TWICE: lambda: f"{who}: the warp arrives at barrier {address} again before "
+        "all others have",
         Fault.BAD_BARRIER: lambda: f"{who}: there is no barrier {address}, only 0 to "
         f"{BARRIERS - 1}",
     }  # fmt: skip

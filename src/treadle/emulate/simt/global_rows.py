@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ATOMIC", "BLOCKS", "BYTES", "ENTRIES", "EPOCH", "ID", "ID_MASK", "LAST_EPOCH", "PADDING",
-    "WAS_READ", "WHO", "Moment", "Noted", "Row", "each_row", "held_bytes", "stamp_epoch",
+    "WAS_READ", "WHO", "Moment", "Noted", "Row", "each_row", "each_word", "stamp_epoch",
 ]  # fmt: skip
 
 _INDEX_BITS, _TAG_BITS, _EPOCH_BITS = 19, 27, 20
@@ -166,12 +166,22 @@ class Row:
         )
 
 
-def held_bytes(code: Code, address: str) -> str:
-    """Which bytes of a word an access of %nbytes has, as a mask."""
-    small = code.op("icmp ult i32 %nbytes, 4")
+def each_word(code: Code, address: str, visit: Callable[[str, str], object]) -> None:
+    """`visit(number, held)` for the words of an access of %nbytes; `held` masks bytes of one."""
+    first = code.op(f"and i64 {address}, 3")
     ones = code.op(f"sub i64 {code.op('shl i64 1, %size')}, 1")
-    part = code.op(f"shl i64 {ones}, {code.op(f'and i64 {address}, 3')}")
-    return code.op(f"select i1 {small}, i64 {part}, i64 {BYTES}")
+    all_held = code.op(f"shl i64 {ones}, {first}")
+    number = code.op(f"lshr i64 {address}, 2")
+    last = code.op(f"add i64 {code.op(f'add i64 {first}, %size')}, 3")
+    count = code.op(f"trunc i64 {code.op(f'lshr i64 {last}, 2')} to i32")
+
+    def word(i: str) -> None:
+        along = code.wide(i)
+        moved = code.op(f"lshr i64 {all_held}, {code.op(f'shl i64 {along}, 2')}")
+        held = code.op(f"and i64 {moved}, {BYTES}")
+        visit(code.op(f"add i64 {number}, {along}"), held)
+
+    code.count(count, word)
 
 
 def each_row(code: Code, visit: Callable[[Row], object], may_group: bool) -> None:
@@ -193,12 +203,11 @@ def each_row(code: Code, visit: Callable[[Row], object], may_group: bool) -> Non
     straight = code.op(f"call i1 @llvm.vector.reduce.and.vWi1(<W x i1> {same})")
     in_order = code.op(f"and i1 {straight}, {code.op('icmp eq MASK %mask, -1')}")
     wide = code.op(f"and i1 {in_order}, {code.op('icmp uge i32 %nbytes, 4')}")
-    if machine.most_align == 4:  # three words a lane go lane by lane
-        odd = code.op("icmp eq i32 %nbytes, 12")
-        in_order, wide = (
-            code.op(f"and i1 {flag}, {code.op(f'xor i1 {odd}, true')}") for flag in (in_order, wide)
-        )
     aligned = code.op(f"icmp eq i64 {code.op(f'and i64 {first}, 3')}, 0")
+    if not machine.needs_alignment:  # three words a lane go lane by lane, and parts of words
+        whole = code.op("icmp ne i32 %nbytes, 12")
+        wide = code.op(f"and i1 {code.op(f'and i1 {wide}, {whole}')}, {aligned}")
+        in_order = code.op(f"and i1 {in_order}, {whole}")
     narrow = code.op(f"and i1 {in_order}, {aligned}")
     start = code.op(f"shl i64 {moment.warp}, {machine.shift}")
     group = code.op(f"add i64 {moment.warp}, {OF_WARP}")
@@ -235,13 +244,7 @@ def each_row(code: Code, visit: Callable[[Row], object], may_group: bool) -> Non
         several = code.has_lane(grouped, lane)
         id = code.op(f"select i1 {several}, i64 {group}, i64 {thread}")
         ids = code.op(f"insertelement <1 x i64> poison, i64 {id}, i32 0")
-        held = held_bytes(code, address)
-        number = code.op(f"lshr i64 {address}, 2")
-
-        def word(i: str) -> None:
-            visit(Row(moment, 1, code.op(f"add i64 {number}, {code.wide(i)}"), ids, held))
-
-        code.count(code.op(f"call i32 @llvm.umax.i32(i32 {each}, i32 1)"), word)
+        each_word(code, address, lambda word, held: visit(Row(moment, 1, word, ids, held)))
 
     code.when(
         wide,

@@ -33,11 +33,11 @@ from treadle.emulate.simt.global_rows import (
     Moment,
     Row,
     each_row,
-    held_bytes,
+    each_word,
 )
-from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.machine import LOAD, STORE, TOUCH, Fault
 from treadle.emulate.simt.moves import host_of
-from treadle.emulate.simt.shadow import LOAD, OF_MANY, OF_WARP, STORE, TOUCH, holds_value
+from treadle.emulate.simt.shadow import OF_MANY, OF_WARP, holds_value
 
 if TYPE_CHECKING:
     from treadle.emulate.simt.machine import Machine
@@ -105,8 +105,6 @@ def _judge(m: Machine) -> str:
     )  # fmt: skip
     code.do("%size = zext i32 %nbytes to i64")
     is_store = code.op(f"icmp eq i32 %how, {STORE}")
-    held = held_bytes(code, "%address")
-    number = code.op("lshr i64 %address, 2")
 
     def fault(found: str, was_read: int) -> None:
         code.when(is_store, lambda: _unless_same(code))
@@ -114,7 +112,7 @@ def _judge(m: Machine) -> str:
         code.report(Fault.GLOBAL_RACE, "%lane", "%address", "%nbytes", extra)
         code.leave("ret void")
 
-    def look(table: str, word: str, was_read: int) -> None:
+    def look(table: str, word: str, held: str, was_read: int) -> None:
         slot = code.op(f"and i64 {word}, {ENTRIES - 1}")
         entry = code.op(f"load i64, ptr {code.at(code.pointer('block', table), slot, 8)}")
         races = code.op(
@@ -123,13 +121,11 @@ def _judge(m: Machine) -> str:
         )
         code.when(races, lambda: fault(entry, was_read))
 
-    def step(i: str) -> None:
-        word = code.op(f"add i64 {number}, {code.wide(i)}")
-        look(_WRITTEN, word, 0)
-        code.when(is_store, lambda: look(_READ, word, 1))
+    def step(word: str, held: str) -> None:
+        look(_WRITTEN, word, held, 0)
+        code.when(is_store, lambda: look(_READ, word, held, 1))
 
-    each = code.op("lshr i32 %nbytes, 2")
-    code.count(code.op(f"call i32 @llvm.umax.i32(i32 {each}, i32 1)"), step)
+    each_word(code, "%address", step)
     code.do("ret void")
     return code.text
 
@@ -181,7 +177,8 @@ def _note_write(m: Machine) -> str:
 
     def visit(row: Row) -> None:
         if row.n == 1:
-            code.when(code.op("icmp ult i32 %nbytes, 4"), lambda: part(row), lambda: whole(row))
+            is_part = code.op(f"icmp ne i64 {row.held}, {BYTES}")
+            code.when(is_part, lambda: part(row), lambda: whole(row))
         else:
             whole(row)
 

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 __all__ = [
-    "BARRIERS", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "KNOWN_BYTES", "LAST_STAMP", "MOST_THREADS",
-    "REGION_WORDS", "SLICE", "WIDTHS", "Access", "Fault", "Field", "Machine", "Region", "Windows",
+    "BARRIERS", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "KNOWN_BYTES", "LAST_STAMP", "LOAD",
+    "MOST_THREADS", "REGION_WORDS", "SLICE", "STORE", "TOUCH", "WIDTHS", "Access", "Fault", "Field",
+    "Machine", "Region", "Windows",
 ]  # fmt: skip
 
 WIDTHS = (32, 64, 128)
@@ -36,6 +37,8 @@ REGION_WORDS = 4  # of 64 bits, of each region in a launch's table: start, end, 
 KNOWN, KNOWN_BYTES = 8, 8 * REGION_WORDS  # regions that a host thread remembers
 _MOST_WARPS = MOST_THREADS // WIDTHS[0]
 _WIDEST = 32  # bytes that a lane has in an access
+
+LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 
 Field = tuple[str, int]  # a name, and bytes
 
@@ -107,26 +110,24 @@ class Machine:
     """How wide warps are, how they branch, and where the fields of the records lie.
 
     With `has_lane_counters` each lane has a program counter. Without, the warp has one, and the
-    lanes that act are those of its mask `exec`. An access is on a multiple of its bytes, or of
-    `most_align` if that is less: 4 or more. `launch`, `block` and `warp` are fields that a front
-    end adds. Raises ValueError for a width that is not among WIDTHS.
+    lanes that act are those of its mask `exec`. With `needs_alignment` an access is on a multiple
+    of its bytes. Without, only one that is atomic has to be. `launch`, `block` and `warp` are
+    fields that a front end adds. Raises ValueError for a width that is not among WIDTHS.
     """
 
     def __init__(
         self,
         width: int,
         has_lane_counters: bool = True,
-        most_align: int = _WIDEST,
+        needs_alignment: bool = True,
         launch: Sequence[Field] = (),
         block: Sequence[Field] = (),
         warp: Sequence[Field] = (),
     ) -> None:
         if width not in WIDTHS:
             raise ValueError(f"a warp has {', '.join(map(str, WIDTHS))} lanes, not {width}")
-        if most_align not in (4, 8, 16, _WIDEST):
-            raise ValueError(f"accesses are on multiples of 4 bytes or more, not {most_align}")
         self.width, self.has_lane_counters = width, has_lane_counters
-        self.most_align = most_align
+        self.needs_alignment = needs_alignment
         self.shift = width.bit_length() - 1  # thread >> shift is its warp
         self.mask = f"i{width}"
         self.launch, self.launch_bytes = _offsets(*_LAUNCH, *launch)
@@ -137,8 +138,8 @@ class Machine:
         self.zeroed_bytes = self.warp["pc"] + sizes["pc"] - self.warp["barriers"]
 
     def align(self, nbytes: int) -> int:
-        """What the address of an access of so many bytes is a multiple of."""
-        return min(nbytes, self.most_align)
+        """What the address of an access of so many bytes is a multiple of, if nothing is atomic."""
+        return nbytes if self.needs_alignment else 1
 
     def lanes(self, kind: str) -> str:
         """The type of a value of `kind` in each lane: `i32` -> `<32 x i32>`."""
@@ -204,4 +205,5 @@ class Fault(IntEnum):
     GLOBAL_RACE = 15
     FORBIDDEN = 16
     BAD_JUMP = 17
+    ARRIVED_TWICE = 18
     FIRST_OWN = 64

@@ -18,18 +18,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.simt.code import LANES, Code, Variable
-from treadle.emulate.simt.machine import LAST_STAMP, Fault
+from treadle.emulate.simt.machine import LAST_STAMP, LOAD, STORE, TOUCH, Fault
 from treadle.emulate.simt.moves import save_hosts
 
 if TYPE_CHECKING:
     from treadle.emulate.simt.machine import Machine
 
 __all__ = [
-    "ASYNCHRONOUS", "ID_BITS", "LOAD", "OF_MANY", "OF_WARP", "STORE", "TOUCH", "check_name",
-    "groups", "holds_value", "reduce_lanes", "shadow_functions",
+    "ASYNCHRONOUS", "ID_BITS", "OF_MANY", "OF_WARP", "check_name", "groups", "holds_value",
+    "reduce_lanes", "shadow_functions",
 ]  # fmt: skip
 
-LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 ID_BITS = 11
 OF_WARP, OF_MANY, ASYNCHRONOUS = 1024, 1056, 1057
 
@@ -42,7 +41,7 @@ def shadow_functions(m: Machine) -> list[str]:
 
 def _sizes(m: Machine) -> tuple[int, ...]:
     """The bytes that a thread may access in one instruction."""
-    return (1, 2, 4, 8, 12, 16, 32) if m.most_align == 4 else (1, 2, 4, 8, 16, 32)
+    return (1, 2, 4, 8, 16, 32) if m.needs_alignment else (1, 2, 4, 8, 12, 16, 32)
 
 
 def _tick(m: Machine) -> str:
@@ -86,10 +85,10 @@ def _check(m: Machine) -> str:
 
 def _bounds(m: Machine) -> str:
     """The lanes whose addresses are aligned and inside; reports the others."""
-    code = Code(m, "MASK", "check_bounds", f"{LANES}, i32 %nbytes", "noinline cold")
+    code = Code(m, "MASK", "check_bounds", f"{LANES}, i32 %nbytes, i32 %how", "noinline cold")
     good = code.variable("MASK", "0")
     wide = code.wide("%nbytes")
-    align = code.alignment(wide)
+    align = code.alignment(wide, "%how")
     odd = code.op(f"add i64 {align}, -1")
     limit = code.load("block", "shared_bytes", 64)
 
@@ -128,9 +127,10 @@ def _check_sized(m: Machine, how: int, nbytes: int) -> str:
     room = code.op(f"sub i64 {code.load('block', 'shared_bytes', 64)}, {nbytes}")
     outside = code.op(f"icmp sgt i64 {high}, {room}")
     wild = code.op(f"icmp slt i64 {high}, 0")
-    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {m.align(nbytes) - 1}')}, 0")
+    align = nbytes if how == TOUCH else m.align(nbytes)
+    odd = code.op(f"icmp ne i64 {code.op(f'and i64 {every}, {align - 1}')}, 0")
     wrong = code.op(f"or i1 {code.op(f'or i1 {outside}, {wild}')}, {odd}")
-    bounds = f"call MASK @check_bounds({LANES}, i32 {nbytes})"
+    bounds = f"call MASK @check_bounds({LANES}, i32 {nbytes}, i32 {how})"
     code.when(wrong, lambda: code.set(good, code.op(bounds)))
     shadows = _Shadows(code, how, nbytes)
     mask = code.get(good)

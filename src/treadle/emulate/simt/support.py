@@ -18,17 +18,18 @@ from typing import TYPE_CHECKING
 from treadle.emulate.simt.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.simt.code import LANES, RECORDS, Code, declarations
 from treadle.emulate.simt.global_shadow import GLOBAL_SYMBOLS, global_functions
-from treadle.emulate.simt.machine import KNOWN, KNOWN_BYTES, REGION_WORDS, Fault
-from treadle.emulate.simt.moves import host_of, move_functions, save_hosts
-from treadle.emulate.simt.pending_reads import FLIGHT_SYMBOLS, flight_functions
-from treadle.emulate.simt.shadow import (
+from treadle.emulate.simt.machine import (
+    KNOWN,
+    KNOWN_BYTES,
     LOAD,
+    REGION_WORDS,
     STORE,
     TOUCH,
-    check_name,
-    reduce_lanes,
-    shadow_functions,
+    Fault,
 )
+from treadle.emulate.simt.moves import host_of, move_functions, save_hosts
+from treadle.emulate.simt.pending_reads import FLIGHT_SYMBOLS, flight_functions
+from treadle.emulate.simt.shadow import check_name, reduce_lanes, shadow_functions
 
 if TYPE_CHECKING:
     from treadle.emulate.simt.front_end import FrontEnd
@@ -41,7 +42,7 @@ ACCESSES = (
     (8, 1), (16, 1), (32, 1), (64, 1), (128, 1), (8, 2), (16, 2), (32, 2), (64, 2), (8, 4),
     (16, 4), (32, 4), (64, 4), (32, 8), (16, 8),
 )  # fmt: skip
-_THREE_WORDS = (32, 3)  # where accesses need not be on a multiple of all of their bytes
+_THREE_WORDS = (32, 3)  # where accesses need not be on a multiple of their bytes
 _SPACES = ("global", "shared", "local", "generic")
 _SIZED = f"{LANES}, i32 %nbytes"
 _START, _END, _DELTA, _ACCESS = range(REGION_WORDS)
@@ -49,7 +50,7 @@ _START, _END, _DELTA, _ACCESS = range(REGION_WORDS)
 
 def accesses(machine: Machine) -> tuple[tuple[int, int], ...]:
     """Those of a machine."""
-    return (*ACCESSES, _THREE_WORDS) if machine.most_align == 4 else ACCESSES
+    return ACCESSES if machine.needs_alignment else (*ACCESSES, _THREE_WORDS)
 
 
 def access_name(kind: str, space: str, bits: int, count: int) -> str:
@@ -131,7 +132,8 @@ def _check_global(m: Machine) -> str:
     every = reduce_lanes(code, "or", addresses)
     nbytes = code.wide("%nbytes")
     last = code.op(f"add i64 {high}, {nbytes}")
-    odd = code.op(f"and i64 {every}, {code.op(f'add i64 {code.alignment(nbytes)}, -1')}")
+    align = code.alignment(nbytes, "%how")
+    odd = code.op(f"and i64 {every}, {code.op(f'add i64 {align}, -1')}")
     aligned = code.op(f"icmp eq i64 {odd}, 0")
     known = _known(code)
 
@@ -177,7 +179,7 @@ def _is_allowed(code: Code, row: str) -> str:
 def _check_global_each(m: Machine) -> str:
     code = Code(m, "MASK", "check_global_each", f"{_SIZED}, i32 %how", "noinline")
     good = code.variable("MASK", "0")
-    align = code.alignment(code.wide("%nbytes"))
+    align = code.alignment(code.wide("%nbytes"), "%how")
     odd = code.op(f"add i64 {align}, -1")
 
     def lane_check(lane: str) -> None:
@@ -276,7 +278,7 @@ def _check_local(m: Machine) -> str:
     code = Code(m, "MASK", "treadle_simt_check_local", _SIZED, "noinline")
     good = code.variable("MASK", "0")
     wide = code.wide("%nbytes")
-    align = code.alignment(wide)
+    align = code.alignment(wide, str(LOAD))
     odd = code.op(f"add i64 {align}, -1")
     base, limit = (code.load("block", name, 64) for name in ("local", "local_bytes"))
 

@@ -5,57 +5,16 @@ interleave; with `--full` there are 200 of them. Noticed means: a fault, a timeo
 is not right. At other seeds the engines happen to do all in time, and the result has to be right.
 """
 
-import numpy as np
 import pytest
-from tests.emulate.kfd.machine import Machine, download, upload
 from tests.thinning import chosen
 
 from treadle.emulate.kfd import Injection
 from treadle.emulate.kfd.injection import KINDS
-from treadle.errors import DeviceError
-from treadle.runtime.base import Launch
+
+from .dropped_commands import GPUS, outcome, unmapped
 
 SEEDS = [seed for seed in range(200) if chosen(f"a seed of an emulated GPU: {seed}", 12)]
-COUNT = 16
-GPUS = [("gfx1100", False), ("gfx90a", False), ("gfx942", True), ("gfx1201", True)]
 NAMED = [pytest.param(*row, id=f"{row[0]}-{'AQL' if row[1] else 'PM4'}") for row in GPUS]
-
-
-def double(run):
-    source, target = run.addresses(2)
-    run.write(target, run.read(source, COUNT) * 2)
-
-
-def add_one(run):
-    source, target = run.addresses(2)
-    run.write(target, run.read(source, COUNT) + 1)
-
-
-def outcome(arch, uses_aql, seed, kind=None):
-    """What a program of copies and kernels comes to: "right", "wrong", or what was raised.
-
-    Also how many commands were dropped.
-    """
-    machine = Machine(arch, seed=seed, uses_aql=uses_aql, timeout=5.0)
-    device = machine.device()
-    phases = [machine.kernel(device, one, slots=2) for one in (double, add_one)]
-    a, b, c = (device.allocator.alloc(4 * COUNT) for _ in range(3))
-    device.synchronize()
-    injection = Injection(kind) if kind is not None else None
-    machine.driver.inject(injection)
-    data = np.arange(COUNT, dtype=np.int32)
-    try:
-        device.write(a, memoryview(data).cast("B"))
-        launches = [
-            Launch([phases[0]], [a.argument, b.argument]),
-            Launch([phases[1]], [b.argument, c.argument]),
-        ]
-        device.run(launches)
-        result = download(device, c)
-    except DeviceError as error:
-        return str(error), injection.dropped if injection else 0
-    is_right = (result == 2 * data + 1).all()
-    return "right" if is_right else "wrong", injection.dropped if injection else 0
 
 
 @pytest.mark.parametrize(("arch", "uses_aql"), NAMED)
@@ -93,17 +52,8 @@ def test_a_missing_acquire_is_a_fault_at_every_seed(arch, uses_aql):
 @pytest.mark.parametrize(("arch", "uses_aql"), NAMED)
 def test_a_missing_mapping_is_a_page_fault_at_every_seed(arch, uses_aql):
     for seed in SEEDS:
-        machine = Machine(arch, seed=seed, uses_aql=uses_aql)
-        device = machine.device()
-        phase = machine.kernel(device, double, slots=2)
-        a = upload(device, np.arange(COUNT, dtype=np.int32))
-        device.synchronize()
-        machine.driver.inject(Injection("mapping"))
-        b = device.allocator.alloc(1 << 20)
-        device.run([Launch([phase], [a.argument, b.argument])])
-        page = f"unmapped address {b.argument:#x}"
-        with pytest.raises(DeviceError, match=page):
-            download(device, b)
+        what, address = unmapped(arch, uses_aql, seed)
+        assert f"unmapped address {address:#x}" in what
 
 
 def test_a_kind_that_is_none_is_refused():
