@@ -193,6 +193,8 @@ class Served:
                     self._serve(listener, program)
                 finally:
                     program.kill()
+                    for one in self._waiting:
+                        one.connection.close()
         return subprocess.CompletedProcess(command, program.returncode, output.read_text(), "")
 
     def _serve(self, listener: socket.socket, program: subprocess.Popen[bytes]) -> None:
