@@ -5,7 +5,16 @@ import struct
 import pytest
 
 from .conftest import Process
-from .queues import AQL, PAGE, RawQueue, aql_barrier, aql_dispatch, aql_words
+from .queues import (
+    AQL,
+    PAGE,
+    RawQueue,
+    aql_barrier,
+    aql_dispatch,
+    aql_words,
+    halves,
+    packet3,
+)
 
 BARRIER, RELEASE, ACQUIRE = 1 << 8, 2 << 11, 2 << 9
 
@@ -104,7 +113,30 @@ def test_too_little_memory_in_a_packet_is_a_fault(bench):
     assert "has less memory than its kernel asks for" in bench.why
 
 
-@pytest.mark.parametrize(("header", "told"), [(4, "type 4"), (0, "type 0"), (9, "type 9")])
+def test_commands_of_pm4_are_done_from_an_indirect_buffer(bench):
+    write = packet3(0x37, 5 << 8, *halves(bench.memory + 512), 99)
+    bench.gpu.space.write(bench.memory + 2048, struct.pack(f"<{len(write)}I", *write))
+    jump = packet3(0x3F, *halves(bench.memory + 2048), len(write) | 1 << 23)
+    signal = bench.signal(0)
+    bench.queue.run(*aql_words(struct.pack("<HH4II32xQ", 0, 1, *jump, 10, signal)))
+    assert bench.platform.load32(bench.memory + 512) == 99
+    assert bench.value(signal) == 0
+
+
+@pytest.mark.parametrize(
+    ("condition", "before", "met"), [(0, 4, 5), (1, 5, 4), (2, 5, -1), (3, 4, 13)]
+)
+def test_a_barrier_waits_for_a_value_of_a_signal(bench, condition, before, met):
+    waited, signal = bench.signal(0, before), bench.signal(1)
+    packet = struct.pack("<HHIQqqI20xQ", 0, 2, 0, waited, 5, -1, condition, signal)
+    bench.queue.run(*aql_words(packet))
+    assert bench.value(signal) == 1
+    bench.platform.store64(waited + 8, met & (1 << 64) - 1)
+    bench.settle()
+    assert bench.value(signal) == 0
+
+
+@pytest.mark.parametrize(("header", "told"), [(4, "type 4"), (0, "format 0"), (9, "type 9")])
 def test_what_is_not_known_is_a_fault(bench, header, told):
     bench.queue.run(*aql_words(struct.pack("<H62x", header)))
     assert told in bench.why

@@ -6,6 +6,7 @@ import mmap
 
 import pytest
 
+from treadle.emulate.kfd import tables
 from treadle.emulate.machine.memory import MemoryFault
 
 from .conftest import PAGE, WRITABLE, Process
@@ -22,9 +23,25 @@ def test_it_says_its_version():
     assert process.call("get_version") == {"major_version": 1, "minor_version": 14}
 
 
-@pytest.mark.parametrize("request_number", [0x80084BFF, 0xC0184B20, 0, 0x80084B02])
+@pytest.mark.parametrize("request_number", [0x80084BFF, 0xC0184B20, 0])
 def test_an_unknown_call_is_enotty(process, request_number):
     assert refused(errno.ENOTTY, process.platform.ioctl, process.fd, request_number, bytearray(64))
+
+
+def test_a_program_for_an_older_driver_has_shorter_arguments(process):
+    number = next(n for n, one in tables.ioctls().items() if one.name == "create_queue")
+    shorter = number - (8 << 16)
+    layout = tables.ioctls()[number].layout
+    argument = bytearray(layout.nbytes - 8)
+    layout.put(argument, "gpu_id", process.gpu.gpu_id)
+    layout.put(argument, "ring_size", 4096)
+    layout.put(argument, "ring_base_address", process.mapped(PAGE))
+    layout.put(argument, "queue_type", 1)
+    layout.put(argument, "read_pointer_address", process.mapped(PAGE))
+    layout.put(argument, "write_pointer_address", process.mapped(PAGE))
+    process.platform.ioctl(process.fd, shorter, argument)
+    assert len(argument) == layout.nbytes - 8
+    assert layout.get(argument, "doorbell_offset") >> 62 == 3
 
 
 def test_a_render_node_has_no_calls(process):
@@ -208,3 +225,38 @@ def test_clocks_of_host_and_gpu_are_read_together(process):
     ticks = second["gpu_clock_counter"] - first["gpu_clock_counter"]
     elapsed = second["system_clock_counter"] - first["system_clock_counter"]
     assert ticks == pytest.approx(elapsed / 10, abs=1000)
+
+
+@pytest.mark.parametrize(("kind", "nbytes"), [(8, 0x2000), (16, PAGE)])
+def test_doorbells_and_registers_are_mapped_to_a_gpu_that_may_only_read_them(process, kind, nbytes):
+    at, handle, offset = process.alloc(nbytes, kind)
+    process.on_gpus("map_memory_to_gpu", handle, process.gpu.gpu_id)
+    process.platform.map(process.fd, nbytes, offset, at)
+    process.platform.store32(at, 5)
+    assert process.gpu.space.read32(at) == 5
+    with pytest.raises(MemoryFault, match="read-only"):
+        process.gpu.space.write32(at, 6)
+    assert refused(errno.EINVAL, process.alloc, 2 * nbytes, kind)
+
+
+def test_no_gpu_goes_on_after_a_page_fault(process):
+    asked = process.call("set_xnack_mode", xnack_enabled=0xFFFFFFFF)
+    assert asked["xnack_enabled"] == 0
+    assert refused(errno.EPERM, process.call, "set_xnack_mode", xnack_enabled=1)
+
+
+def test_the_host_has_a_clock_and_node_0_has_no_gpu(process):
+    found = process.call("get_clock_counters", gpu_id=0)
+    assert found["gpu_clock_counter"] == 0
+    assert found["system_clock_counter"] > 0
+
+
+def test_lists_of_tiles_are_as_long_as_the_program_has_room_for(process):
+    modes, macros = (ctypes.c_uint32 * 40)(*[7] * 40), (ctypes.c_uint32 * 8)(*[7] * 8)
+    found = process.call(
+        "get_tile_config", gpu_id=process.gpu.gpu_id, num_tile_configs=40,
+        num_macro_tile_configs=8, tile_config_ptr=ctypes.addressof(modes),
+        macro_tile_config_ptr=ctypes.addressof(macros),
+    )  # fmt: skip
+    assert (found["num_tile_configs"], found["num_macro_tile_configs"]) == (32, 8)
+    assert list(modes) == [0] * 32 + [7] * 8

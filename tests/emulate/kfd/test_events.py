@@ -70,9 +70,21 @@ def test_a_wait_for_all_waits_for_all(process, page):
     first = page[1]["event_id"]
     second = process.call("create_event", event_type=MEMORY)["event_id"]
     process.call("set_event", event_id=first)
-    assert wait(process, first, second, wants_all=1)[0] == 1
+    assert wait(process, first, second, wants_all=1)[0] == 1  # and the first is reset by it
     process.call("set_event", event_id=second)
+    assert wait(process, first, second, wants_all=1)[0] == 1
+    process.call("set_event", event_id=first)
     assert wait(process, first, second, wants_all=1)[0] == 0
+
+
+def test_all_who_wait_for_an_event_hear_of_it(process, page):
+    number, events = page[1]["event_id"], process.driver.events
+    waits = [events.wait([number], False) for _ in range(2)]
+    process.call("set_event", event_id=number)
+    assert all(one.is_over for one in waits)
+    for one in waits:
+        events.leave(one)
+    assert wait(process, number)[0] == 1  # it was reset, since somebody waited
 
 
 @pytest.mark.parametrize(

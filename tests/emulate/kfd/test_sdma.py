@@ -51,6 +51,25 @@ def test_words_are_written_and_memory_is_filled(process, queue, at):
     assert load(at + 128) == 0x00ABABAB
 
 
+def test_rows_of_a_rectangle_are_copied(process, queue, at):
+    process.gpu.space.write(at, bytes(range(100)))
+    element, last = 1 << 29, 2 - 1  # of two bytes; sizes are one less than they mean
+    queue.run(
+        1 | 4 << 8 | element, *halves(at), 1 | 1 << 16, (10 - 1) << 13, 0,
+        *halves(at + 512), 0, (4 - 1) << 13, 0, (3 - 1) | last << 16, 0, *fence(at + 1024, 1),
+    )  # fmt: skip
+    assert process.gpu.space.read(at + 512, 6) == bytes(range(22, 28))
+    assert process.gpu.space.read(at + 520, 6) == bytes(range(42, 48))
+    assert process.gpu.space.read(at + 526, 2) == bytes(2)
+
+
+def test_caches_are_written_back_by_a_packet(process, queue, at):
+    if process.gpu.chip.sdma == "4.4":
+        pytest.skip("SDMA 4.4 has no such packet")
+    queue.run(17 | 1 << 8, 0, 0, 0, 0, *fence(at + 512, 1))
+    assert process.platform.load32(at + 512) == 1
+
+
 def test_a_poll_waits_for_memory(process, queue, at):
     queue.run(8 | 3 << 28 | 1 << 31, *halves(at), 5, 0xFF, 0, *fence(at + 512, 1))
     assert process.platform.load32(at + 512) == 0

@@ -6,15 +6,19 @@ registers by the descriptor's bits. Offsets are those of hsa.h and amd_hsa_queue
 
 Work without the barrier bit may run beside the work before it, in either order. Where a packet asks
 for no release, its completion signal says nothing of its writes.
+
+Packets of AMD's own kind are PM4 commands in an indirect buffer, or wait for a signal's value.
 """
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Iterator
 from functools import partial
 
 from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
+from treadle.emulate.kfd.pm4 import PM4Queue
 from treadle.emulate.kfd.queue import GPU, Queue, QueueFacts
 from treadle.emulate.kfd.work import After
 
@@ -23,6 +27,11 @@ __all__ = ["AQLQueue"]
 _PACKET = 64
 _VENDOR, _INVALID, _DISPATCH, _BARRIER_AND, _BARRIER_OR = 0, 1, 2, 3, 5
 _RELEASE_SHIFT, _BARRIER_SHIFT = 11, 8
+_PM4, _BARRIER_VALUE = 1, 2  # formats of vendor packets
+_REST_OF_PM4 = 10  # words of the packet behind the command that jumps to the buffer
+
+# What a barrier compares a signal with its value by.
+_CONDITIONS = (operator.eq, operator.ne, operator.lt, operator.ge)
 
 # amd_queue_t, from its beginning: write id, read id, where the read id is, scratch.
 _WRITE_ID, _READ_ID, _READ_ID_OFFSET = 0x38, 0x80, 0x88
@@ -49,6 +58,8 @@ class AQLQueue(Queue):
         self._read = self._rung = 0
         self._queue = facts.write_pointer - _WRITE_ID
         super().__init__(gpu, facts)
+        self._pm4 = PM4Queue(gpu, facts)  # what reads PM4 commands that packets lead to
+        self._pm4.work = self.work
 
     def ring(self, value: int) -> None:
         self._rung = max(self._rung, value + 1)
@@ -79,8 +90,33 @@ class AQLQueue(Queue):
             self.work.add(partial(self._complete, signal, 0), is_urgent=True)
         elif kind == _DISPATCH:
             self._launch(header, packet, address, signal)
+        elif kind == _VENDOR:
+            yield from self._vendor(packet, signal)
         else:
             raise KernelFault(f"AQL packets of type {kind} are not emulated")
+
+    def _vendor(self, packet: bytes, signal: int) -> Iterator[bool]:
+        (form,) = struct.unpack_from("<H", packet, 2)
+        if form == _PM4:
+            *command, rest = struct.unpack_from("<5I", packet, 4)
+            if rest != _REST_OF_PM4:
+                raise KernelFault(f"an AQL packet of PM4 has {rest} more words")
+            yield from self._pm4.do(command)
+        elif form & 0xFF == _BARRIER_VALUE:
+            yield from self._wait_for_value(packet)
+        else:
+            raise KernelFault(f"AMD's AQL packets of format {form} are not emulated")
+        self.work.add(partial(self._complete, signal, 0), After.ALL, is_urgent=True)
+
+    def _wait_for_value(self, packet: bytes) -> Iterator[bool]:
+        signal, value, mask, condition = struct.unpack_from("<QqqI", packet, 8)
+        if condition >= len(_CONDITIONS):
+            raise KernelFault(f"a barrier has condition {condition}, which is none")
+        while signal and not self.gpu.drops("wait"):
+            (found,) = struct.unpack("<q", self.gpu.space.read(signal + _VALUE, 8))
+            if _CONDITIONS[condition](found & mask, value):
+                return
+            yield False
 
     def _wait(self, kind: int, packet: bytes) -> Iterator[bool]:
         """Until all signals that the packet names are 0, or any."""

@@ -7,7 +7,6 @@ names one that does not exist is EINVAL.
 
 from __future__ import annotations
 
-import ctypes
 import errno
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.kfd import sysfs, tables
 from treadle.emulate.kfd.chips import chip
 from treadle.emulate.kfd.context_save import ContextSave
-from treadle.emulate.kfd.events import Events
+from treadle.emulate.kfd.events import Events, Wait
 from treadle.emulate.kfd.gpu import QUEUE_TYPES, EmulatedGPU
 from treadle.emulate.kfd.queue import QueueFacts
 from treadle.emulate.machine.memory import (
@@ -43,10 +42,13 @@ _VRAM = 1
 _WRITABLE, _EXECUTABLE = 1 << 31, 1 << 30
 
 _DOORBELL_PAGES = 0x2000
-_DOORBELLS = 3 << 62  # where the doorbells of a GPU are in /dev/kfd
+_DOORBELLS, _REGISTERS = 3 << 62, 0  # where those of a GPU are in /dev/kfd
 _NEVER = 0xFFFFFFFF  # a timeout in ms
 _TIMEOUT = 1  # the result of a wait
+_WAIT_EVENTS = tables.layout("kfd_ioctl_wait_events_args")
 _FIRST_MINOR = 128
+_ADDRESS_CONFIG = 0x444  # how images lie in Navi 21's memory; images are not emulated
+_TILE_MODES = {"tile_config": 32, "macro_tile_config": 16}  # all 0 since generation 9
 _COMPUTE = (0, 2)  # types of queues that run kernels
 
 
@@ -101,6 +103,7 @@ class EmulatedKFD:
             for i, one in enumerate(chips)
         ]
         self._doorbells = {gpu.gpu_id: MemoryObject(_DOORBELL_PAGES) for gpu in self.gpus}
+        self._registers = {gpu.gpu_id: MemoryObject(PAGE) for gpu in self.gpus}
         self._slots: dict[tuple[int, int], int] = {}  # (GPU, doorbell) -> queue
         self._has_peers = has_peers
         platform.add_device("/dev/kfd", _KFDFile(self))
@@ -120,14 +123,21 @@ class EmulatedKFD:
     # -- calls ------------------------------------------------------------------------------------
 
     def ioctl(self, request: int, argument: bytearray) -> None:
-        """One call of /dev/kfd."""
-        found = tables.ioctls().get(request)
+        """One call of /dev/kfd.
+
+        Of its number only the lowest byte counts, and the caller's size. An argument that is
+        shorter than the driver's, of a program for an older one, has zeros behind it.
+        """
+        found = tables.ioctl(request)
         call = getattr(self, f"_call_{found.name}", None) if found is not None else None
         if found is None or call is None:
             raise refusal(errno.ENOTTY)
-        if len(argument) < found.layout.nbytes:
+        size = request >> 16 & 0x3FFF
+        if len(argument) < size:
             raise refusal(errno.EFAULT)
-        call(_Argument(found.layout, argument))
+        whole = bytearray(argument[:size].ljust(found.layout.nbytes, b"\0"))
+        call(_Argument(found.layout, whole))
+        argument[:size] = whole[:size]
 
     def _gpu(self, gpu_id: int) -> EmulatedGPU:
         """A GPU whose memory the process has acquired. EINVAL; ENODEV if it is lost."""
@@ -159,9 +169,9 @@ class EmulatedKFD:
             raise refusal(errno.EINVAL, "debuggers are not emulated")
 
     def _call_get_clock_counters(self, given: _Argument) -> None:
-        gpu = self._gpu(given["gpu_id"])
+        gpus = [gpu for gpu in self.gpus if gpu.gpu_id == given["gpu_id"]]
         now = self.platform.now()
-        given["gpu_clock_counter"] = gpu.clock()
+        given["gpu_clock_counter"] = gpus[0].clock() if gpus else 0  # node 0 has only the host's
         given["cpu_clock_counter"] = given["system_clock_counter"] = now
         given["system_clock_freq"] = 10**9
 
@@ -181,7 +191,32 @@ class EmulatedKFD:
             layout.put(block, "gpuvm_base", 1 << 16)
             layout.put(block, "gpuvm_limit", (1 << 47) - 1)
             layout.put(block, "gpu_id", gpu.gpu_id)
-            _put(given["kfd_process_device_apertures_ptr"] + number * layout.nbytes, block)
+            at = given["kfd_process_device_apertures_ptr"] + number * layout.nbytes
+            self.platform.program.write(at, bytes(block))
+
+    def _call_set_memory_policy(self, given: _Argument) -> None:
+        self._own(given["gpu_id"])
+        if given["default_policy"] > 1 or given["alternate_policy"] > 1:
+            raise refusal(errno.EINVAL, "a policy of caches that is none")
+
+    def _call_set_scratch_backing_va(self, given: _Argument) -> None:
+        self._own(given["gpu_id"])  # it is for queues that the driver schedules itself
+
+    def _call_set_trap_handler(self, given: _Argument) -> None:
+        self._own(given["gpu_id"])  # no instruction that is emulated traps
+
+    def _call_get_tile_config(self, given: _Argument) -> None:
+        self._gpu(given["gpu_id"])
+        for array, most in _TILE_MODES.items():
+            count = min(given[f"num_{array}s"], most)
+            self.platform.program.write(given[f"{array}_ptr"], bytes(4 * count))
+            given[f"num_{array}s"] = count
+        given["gb_addr_config"] = _ADDRESS_CONFIG
+
+    def _call_set_xnack_mode(self, given: _Argument) -> None:
+        wanted, given["xnack_enabled"] = given["xnack_enabled"], 0
+        if 0 < wanted < 1 << 31:  # a negative number asks for the mode that there is
+            raise refusal(errno.EPERM, "no GPU here goes on after a page fault")
 
     # -- memory -----------------------------------------------------------------------------------
 
@@ -194,6 +229,8 @@ class EmulatedKFD:
         start = given["va_addr"]
         if nbytes == 0 or nbytes % PAGE or start % PAGE or not 1 << 16 <= start < 1 << 47:
             raise refusal(errno.EINVAL, f"{nbytes} bytes at {start:#x}")
+        number = self._number()
+        offset = number << 12 | 1 << 40
         memory: MemoryObject | HostPages
         match flags & 0xFFFF:
             case 1:  # the GPU's own
@@ -205,22 +242,19 @@ class EmulatedKFD:
                 memory = MemoryObject(nbytes)
             case 4:  # the program's
                 memory = self._user_pages(given["mmap_offset"], nbytes)
+            case 8 | 16 as kind:  # doorbells and registers: stores of a GPU to them are not seen
+                offset = (_DOORBELLS if kind == 8 else _REGISTERS) | gpu.gpu_id << 46
+                memory, flags = self._of_driver(nbytes, offset), flags & ~_WRITABLE
             case kind:
                 raise refusal(errno.EINVAL, f"memory of kind {kind:#x} is not emulated")
-        number = self._number()
         handle = gpu.gpu_id << 32 | number
         self._allocations[handle] = _Allocation(gpu, start, nbytes, memory, flags)
-        given["handle"] = handle
-        given["mmap_offset"] = number << 12 | 1 << 40
+        given["handle"], given["mmap_offset"] = handle, offset
 
     def _user_pages(self, address: int, nbytes: int) -> HostPages:
-        start = address & -PAGE
         if address % PAGE:
             raise refusal(errno.EINVAL, "memory of the host's that begins inside of a page")
-        seen = ctypes.create_string_buffer(nbytes // PAGE)
-        if ctypes.CDLL(None).mincore(ctypes.c_void_p(start), ctypes.c_size_t(nbytes), seen):
-            raise refusal(errno.EFAULT)
-        return HostPages(start, nbytes)
+        return self.platform.program.pages(address, nbytes)
 
     def _allocation(self, handle: int) -> _Allocation:
         if handle not in self._allocations:
@@ -239,7 +273,7 @@ class EmulatedKFD:
         count = given["n_devices"]
         if count == 0:
             raise refusal(errno.EINVAL)
-        data = ctypes.string_at(given["device_ids_array_ptr"], 4 * count)
+        data = self.platform.program.read(given["device_ids_array_ptr"], 4 * count)
         return [self._own(gpu_id) for gpu_id in memoryview(data).cast("I")]
 
     def _call_map_memory_to_gpu(self, given: _Argument) -> None:
@@ -335,13 +369,23 @@ class EmulatedKFD:
         self._queues.pop(number).remove_queue(number)
         self._slots = {slot: queue for slot, queue in self._slots.items() if queue != number}
 
-    def doorbells(self, nbytes: int, offset: int) -> Doorbells:
+    def map(self, nbytes: int, offset: int) -> MemoryObject | Doorbells:
         """What is mapped from /dev/kfd."""
-        gpu_id = (offset & (1 << 62) - 1) >> 46
-        if offset >> 62 != 3 or nbytes != _DOORBELL_PAGES or offset % _DOORBELL_PAGES:
+        memory = self._of_driver(nbytes, offset)
+        if offset >> 62 != _DOORBELLS >> 62:
+            return memory
+        return Doorbells(memory, partial(self._rung, self._own(_gpu_id(offset))))
+
+    def _of_driver(self, nbytes: int, offset: int) -> MemoryObject:
+        """The doorbells or the registers of a GPU, by their place in /dev/kfd."""
+        kind = offset >> 62 << 62
+        gpu_id = self._own(_gpu_id(offset)).gpu_id
+        memory = {_DOORBELLS: self._doorbells, _REGISTERS: self._registers}.get(kind, {})
+        if offset != kind | gpu_id << 46 or gpu_id not in memory:
             raise refusal(errno.EINVAL)
-        gpu = self._own(gpu_id)
-        return Doorbells(self._doorbells[gpu_id], partial(self._rung, gpu))
+        if nbytes != memory[gpu_id].nbytes:
+            raise refusal(errno.EINVAL)
+        return memory[gpu_id]
 
     def _rung(self, gpu: EmulatedGPU, offset: int, value: int) -> None:
         number = self._slots.get((gpu.gpu_id, offset // 8))
@@ -363,37 +407,62 @@ class EmulatedKFD:
         self.events.destroy(given["event_id"])
 
     def _call_set_event(self, given: _Argument) -> None:
-        self.events.get(given["event_id"]).is_set = True
+        self.events.set(given["event_id"])
 
     def _call_reset_event(self, given: _Argument) -> None:
-        self.events.get(given["event_id"]).is_set = False
+        self.events.reset(given["event_id"])
 
     def _call_wait_events(self, given: _Argument) -> None:
-        data, count = tables.layout("kfd_event_data"), given["num_events"]
-        start = given["events_ptr"]
-        blocks = [ctypes.string_at(start + i * data.nbytes, data.nbytes) for i in range(count)]
-        numbers = [data.get(block, "event_id") for block in blocks]
-        wants_all, timeout = bool(given["wait_for_all"]), given["timeout"]
-        found = self.events.collect(numbers, wants_all)
-        if found is None and timeout:
-            found = uninterrupted(lambda: self._waited(numbers, wants_all, timeout))
-        given["wait_result"] = _TIMEOUT if found is None else 0
-        for place, number in enumerate(numbers):
-            if found is not None and number in found:
-                _put(start + place * data.nbytes, found[number])
+        wait = self._begin_wait(given)
+        try:
+            if not wait.is_over and given["timeout"]:
+                uninterrupted(lambda: self._go_on(wait, given["timeout"]))
+        finally:
+            self._end_wait(wait, given)
 
-    def _waited(self, numbers: list[int], wants_all: bool, timeout: int) -> dict[int, bytes] | None:
-        """What happened, or None where nothing does. Then the clock moves by the timeout."""
+    def begin_wait(self, argument: bytearray) -> Wait:
+        """Begins a call of wait_events; `end_wait` ends it, when the wait is over or nobody waits.
+
+        For those who have other things to do meanwhile. The timeout is theirs.
+        """
+        return self._begin_wait(_Argument(_WAIT_EVENTS, argument))
+
+    def end_wait(self, wait: Wait, argument: bytearray) -> None:
+        self._end_wait(wait, _Argument(_WAIT_EVENTS, argument))
+
+    def _begin_wait(self, given: _Argument) -> Wait:
+        data, start = tables.layout("kfd_event_data"), given["events_ptr"]
+        block = self.platform.program.read(start, given["num_events"] * data.nbytes)
+        numbers = [
+            data.get(block[at : at + data.nbytes], "event_id")
+            for at in range(0, len(block), data.nbytes)
+        ]
+        return self.events.wait(numbers, bool(given["wait_for_all"]))
+
+    def _end_wait(self, wait: Wait, given: _Argument) -> None:
+        self.events.leave(wait)
+        given["wait_result"] = 0 if wait.is_over else _TIMEOUT
+        nbytes, start = tables.layout("kfd_event_data").nbytes, given["events_ptr"]
+        for place, number in enumerate(wait.numbers):
+            if wait.is_over and number in wait.happened:
+                self.platform.program.write(start + place * nbytes, wait.happened[number])
+
+    def _go_on(self, wait: Wait, timeout: int) -> None:
+        """Until the wait is over. Where nothing can happen the clock moves by the timeout."""
         end = self.platform.now() + timeout * 10**6
-        while (found := self.events.collect(numbers, wants_all)) is None:
+        while not wait.is_over:
             now = self.platform.now()
             if timeout != _NEVER and now >= end:
-                return None
+                return
             if not self.platform.scheduler.step():
                 self.platform.skip(end - now)
                 if timeout == _NEVER:
                     raise refusal(errno.EDEADLK, "nothing can happen any more")
-        return found
+
+
+def _gpu_id(offset: int) -> int:
+    """The GPU that a place in /dev/kfd belongs to."""
+    return offset >> 46 & 0xFFFF
 
 
 class _Argument:
@@ -407,11 +476,6 @@ class _Argument:
 
     def __setitem__(self, name: str, value: int) -> None:
         self._layout.put(self._block, name, value)
-
-
-def _put(address: int, data: bytes | bytearray) -> None:
-    """Bytes into the program's memory."""
-    ctypes.memmove(address, bytes(data), len(data))
 
 
 class _KFDFile:
@@ -428,8 +492,8 @@ class _KFDFile:
     def ioctl(self, request: int, argument: bytearray) -> None:
         self._driver.ioctl(request, argument)
 
-    def map(self, nbytes: int, offset: int) -> Doorbells:
-        return self._driver.doorbells(nbytes, offset)
+    def map(self, nbytes: int, offset: int) -> MemoryObject | Doorbells:
+        return self._driver.map(nbytes, offset)
 
     def close(self) -> None:
         pass

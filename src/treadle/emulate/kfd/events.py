@@ -14,7 +14,7 @@ from treadle.emulate.kfd import tables
 from treadle.emulate.machine.memory import AddressSpace, MemoryFault
 from treadle.emulate.machine.platform import refusal
 
-__all__ = ["HW_EXCEPTION", "MEMORY", "SIGNAL", "Events"]
+__all__ = ["HW_EXCEPTION", "MEMORY", "SIGNAL", "Events", "Wait"]
 
 SIGNAL, HW_EXCEPTION, MEMORY = 0, 3, 8
 _MOST = 4096
@@ -29,12 +29,25 @@ class _Event:
     data: bytearray = field(default_factory=lambda: bytearray(32))
 
 
+class Wait:
+    """One who waits for events, for all of them or for any. `happened` has their data."""
+
+    def __init__(self, numbers: list[int], wants_all: bool) -> None:
+        self.numbers, self.happened = numbers, dict[int, bytes]()
+        self._wants_all = wants_all
+
+    @property
+    def is_over(self) -> bool:
+        return len(self.happened) >= (len(set(self.numbers)) if self._wants_all else 1)
+
+
 class Events:
     """The events of one process."""
 
     def __init__(self) -> None:
         self._events: dict[int, _Event] = {}
         self._page: tuple[AddressSpace, int] | None = None
+        self._waits: list[Wait] = []
 
     def has_page(self) -> bool:
         """Whether the program has given a page for signals."""
@@ -70,6 +83,17 @@ class Events:
         self.get(number)
         del self._events[number]
 
+    def set(self, number: int) -> None:
+        """The event happens: all who wait for it hear of it, or else whoever waits next."""
+        event = self.get(number)
+        waits = [wait for wait in self._waits if number in wait.numbers]
+        for wait in waits:
+            wait.happened[number] = bytes(event.data)
+        event.is_set = not (event.is_reset_by_wait and waits)
+
+    def reset(self, number: int) -> None:
+        self.get(number).is_set = False
+
     def interrupt(self, number: int) -> None:
         """The GPU interrupts for an event."""
         event = self._events.get(number)
@@ -78,7 +102,7 @@ class Events:
         space, page = self._page
         if space.read64(page + 8 * number) != _UNSIGNALED:
             space.write64(page + 8 * number, _UNSIGNALED)
-            event.is_set = True
+            self.set(number)
 
     def memory_fault(self, gpu_id: int, address: int, reason: str) -> None:
         """All memory events hear of a fault."""
@@ -101,17 +125,21 @@ class Events:
         self._tell(HW_EXCEPTION, block)
 
     def _tell(self, kind: int, block: bytearray) -> None:
-        for event in self._events.values():
+        for number, event in self._events.items():
             if event.kind == kind:
-                event.is_set, event.data = True, block
+                event.data = block
+                self.set(number)
 
-    def collect(self, numbers: list[int], wants_all: bool) -> dict[int, bytes] | None:
-        """The data of those that are set, if they are enough; they are reset as they ask for."""
-        events = {number: self.get(number) for number in numbers}
-        happened = {number for number, event in events.items() if event.is_set}
-        if len(happened) < (len(events) if wants_all else 1):
-            return None
-        for number in happened:
-            if events[number].is_reset_by_wait:
-                events[number].is_set = False
-        return {number: bytes(events[number].data) for number in happened}
+    def wait(self, numbers: list[int], wants_all: bool) -> Wait:
+        """Begins to wait: what has happened counts, and is reset where a wait resets it."""
+        wait = Wait(numbers, wants_all)
+        for number, event in {number: self.get(number) for number in numbers}.items():
+            if event.is_set:
+                wait.happened[number] = bytes(event.data)
+                event.is_set = not event.is_reset_by_wait
+        self._waits.append(wait)
+        return wait
+
+    def leave(self, wait: Wait) -> None:
+        """Ends a wait, however it went."""
+        self._waits.remove(wait)

@@ -23,7 +23,8 @@ _PACKETS = {
     ("nop", 0): "NOP", ("copy", 0): "COPY_LINEAR", ("write", 0): "WRITE_UNTILED",
     ("fence", 0): "FENCE", ("trap", 0): "TRAP", ("poll_regmem", 0): "POLL_REGMEM",
     ("const_fill", 0): "CONSTANT_FILL", ("timestamp", 2): "TIMESTAMP_GET_GLOBAL",
-    ("indirect", 0): "INDIRECT", ("atomic", 0): "ATOMIC",
+    ("indirect", 0): "INDIRECT", ("atomic", 0): "ATOMIC", ("gcr_req", 1): "GCR_REQ",
+    ("copy", 4): "COPY_LINEAR_SUBWIN",
 }  # fmt: skip
 
 
@@ -68,6 +69,9 @@ class SDMAQueue(WordQueue):
     def handler(self, word: int) -> Handler:
         return getattr(self, f"_do_{self._kind(word).lower()}")
 
+    def _do_gcr_req(self, words: Sequence[int]) -> None:
+        pass  # it writes back and invalidates caches, and there are none
+
     def _add(self, run: Callable[[], None]) -> None:
         self.work.add(run, After.ALL)
 
@@ -84,6 +88,17 @@ class SDMAQueue(WordQueue):
 
     def _copy(self, target: int, source: int, nbytes: int) -> None:
         self.gpu.space.write(target, self.gpu.space.read(source, nbytes))
+
+    def _do_copy_linear_subwin(self, words: Sequence[int]) -> None:
+        given = self._packets.decode("COPY_LINEAR_SUBWIN", words)
+        if given["src_sw"] or given["dst_sw"]:
+            raise KernelFault("SDMA copies that swap bytes are not emulated")
+        nbytes = (given["rect_x"] + 1) << given["elementsize"]
+        self._add(partial(self._copy_rows, _rows(given, "dst"), _rows(given, "src"), nbytes))
+
+    def _copy_rows(self, targets: list[int], sources: list[int], nbytes: int) -> None:
+        for target, source in zip(targets, sources, strict=True):
+            self._copy(target, source, nbytes)
 
     def _do_write_untiled(self, words: Sequence[int]) -> None:
         given = self._packets.decode("WRITE_UNTILED", words)
@@ -142,3 +157,15 @@ class SDMAQueue(WordQueue):
         given = self._packets.decode("INDIRECT", words)
         address = given["ib_base_31_0"] | given["ib_base_63_32"] << 32
         return self.do_all(self.words(address, given["ib_size"]))
+
+
+def _rows(given: dict[str, int], side: str) -> list[int]:
+    """Where each row of a rectangle begins. Sizes are one less than they mean, in elements."""
+    start = given[f"{side}_addr_31_0"] | given[f"{side}_addr_63_32"] << 32
+    pitch, plane = given[f"{side}_pitch"] + 1, given[f"{side}_slice_pitch"] + 1
+    x, y, z = (given[f"{side}_{axis}"] for axis in "xyz")
+    return [
+        start + (x + (y + row) * pitch + (z + depth) * plane << given["elementsize"])
+        for depth in range(given["rect_z"] + 1)
+        for row in range(given["rect_y"] + 1)
+    ]

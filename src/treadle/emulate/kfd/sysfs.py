@@ -13,23 +13,33 @@ if TYPE_CHECKING:
 __all__ = ["TOPOLOGY", "show"]
 
 TOPOLOGY = "/sys/devices/virtual/kfd/kfd/topology"
-_FB_PUBLIC = 1  # a heap of the GPU's memory that the host can map all of
+_SYSTEM, _FB_PUBLIC = 0, 1  # heaps: the host's memory, and a GPU's that the host can map all of
+_SYSTEM_BYTES = 16 << 30
 _PCI_EXPRESS = 2
+_DATA_OF_GPU = 1 | 1 << 3  # a type of caches
+_FIRMWARE = 100  # of both engines, as if it were new enough for all
+_CAPABILITY = 2 << 12 | 2 << 8 | 1 << 7  # doorbells of 64 bits, and 4 addresses to watch
 
 
 def show(platform: EmulatedPlatform, gpus: Sequence[EmulatedGPU], has_peers: bool) -> None:
     """Makes the files: node 0 is the processor, the GPUs follow."""
     platform.add_text(f"{TOPOLOGY}/generation_id", "1\n")
-    _show_node(platform, 0, 0, "", {"cpu_cores_count": 8, "simd_count": 0, "mem_banks_count": 1})
+    system = {"platform_oem": 0, "platform_id": 0, "platform_rev": 0}
+    _show_properties(platform, f"{TOPOLOGY}/system_properties", system)
+    processor = {
+        "cpu_cores_count": 8, "simd_count": 0, "mem_banks_count": 1, "caches_count": 0,
+        "io_links_count": len(gpus), "p2p_links_count": 0, "cpu_core_id_base": 0,
+    }  # fmt: skip
+    _show_node(platform, 0, 0, "", processor)
+    _show_bank(platform, 0, _SYSTEM, _SYSTEM_BYTES)
     for node, gpu in enumerate(gpus, 1):
         peers = [other for other in range(1, len(gpus) + 1) if other != node] if has_peers else []
         facts = _properties(gpu, node, len(peers))
         _show_node(platform, node, gpu.gpu_id, gpu.chip.name, facts)
-        bank = {
-            "heap_type": _FB_PUBLIC, "size_in_bytes": gpu.chip.vram, "flags": 0, "width": 256,
-            "mem_clk_max": 1000,
-        }  # fmt: skip
-        _show_properties(platform, f"{TOPOLOGY}/nodes/{node}/mem_banks/0/properties", bank)
+        _show_bank(platform, node, _FB_PUBLIC, gpu.chip.vram)
+        for level, kilobytes in enumerate(gpu.chip.caches, 1):
+            _show_cache(platform, node, level, kilobytes)
+        _show_link(platform, f"{TOPOLOGY}/nodes/0/io_links/{node - 1}", 0, node)
         _show_link(platform, f"{TOPOLOGY}/nodes/{node}/io_links/0", node, 0)
         for number, peer in enumerate(peers):
             _show_link(platform, f"{TOPOLOGY}/nodes/{node}/p2p_links/{number}", node, peer)
@@ -44,8 +54,34 @@ def _show_node(
     _show_properties(platform, f"{folder}/properties", properties)
 
 
+def _show_bank(platform: EmulatedPlatform, node: int, heap: int, nbytes: int) -> None:
+    bank = {
+        "heap_type": heap, "size_in_bytes": nbytes, "flags": 0, "width": 256, "mem_clk_max": 1000,
+    }  # fmt: skip
+    _show_properties(platform, f"{TOPOLOGY}/nodes/{node}/mem_banks/0/properties", bank)
+
+
+def _first_unit(node: int) -> int:
+    """The number of a GPU's first compute unit, among those of all."""
+    return 0x80000000 + (node << 12)
+
+
+def _show_cache(platform: EmulatedPlatform, node: int, level: int, kilobytes: int) -> None:
+    """One cache of each level, where drivers show all of them."""
+    cache = {
+        "processor_id_low": _first_unit(node), "level": level, "size": kilobytes,
+        "cache_line_size": 64, "cache_lines_per_tag": 1, "association": 0, "latency": 0,
+        "type": _DATA_OF_GPU, "sibling_map": 1,
+    }  # fmt: skip
+    _show_properties(platform, f"{TOPOLOGY}/nodes/{node}/caches/{level - 1}/properties", cache)
+
+
 def _show_link(platform: EmulatedPlatform, folder: str, start: int, end: int) -> None:
-    link = {"type": _PCI_EXPRESS, "node_from": start, "node_to": end, "weight": 20, "flags": 1}
+    link = {
+        "type": _PCI_EXPRESS, "version_major": 0, "version_minor": 0, "node_from": start,
+        "node_to": end, "weight": 20, "min_latency": 0, "max_latency": 0, "min_bandwidth": 0,
+        "max_bandwidth": 0, "recommended_transfer_size": 0, "flags": 1,
+    }  # fmt: skip
     _show_properties(platform, f"{folder}/properties", link)
 
 
@@ -59,10 +95,15 @@ def _properties(gpu: EmulatedGPU, node: int, peers: int) -> dict[str, int]:
         "cpu_cores_count": 0,
         "simd_count": chip.units * chip.simds_per_unit,
         "mem_banks_count": 1,
+        "caches_count": len(chip.caches),
         "io_links_count": 1,
         "p2p_links_count": peers,
+        "cpu_core_id_base": 0,
+        "simd_id_base": _first_unit(node),
         "max_waves_per_simd": chip.waves // chip.simds_per_unit,
         "lds_size_in_kb": chip.lds >> 10,
+        "gds_size_in_kb": 0,
+        "num_gws": 0,
         "wave_front_size": chip.wave,
         "array_count": chip.engines * chip.arrays,
         "simd_arrays_per_engine": chip.arrays,
@@ -75,11 +116,18 @@ def _properties(gpu: EmulatedGPU, node: int, peers: int) -> dict[str, int]:
         "location_id": node << 8,
         "domain": 0,
         "drm_render_minor": gpu.minor,
+        "hive_id": 0,
         "num_sdma_engines": 2,
+        "num_sdma_xgmi_engines": 0,
         "num_sdma_queues_per_engine": 8,
         "num_cp_queues": 24,
         "max_engine_clk_fcompute": 2000,
         "local_mem_size": 0,
+        "fw_version": _FIRMWARE,
+        "capability": _CAPABILITY,
+        "debug_prop": 0,
+        "sdma_fw_version": _FIRMWARE,
         "unique_id": 0x7EAD1E00 + node,
         "num_xcc": chip.partitions,
+        "max_engine_clk_ccompute": 2000,
     }

@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 __all__ = [
-    "Ioctl", "Layout", "Packets", "Registers", "field", "ioctls", "layout", "pm4", "registers",
-    "sdma", "set_reg_start",
+    "Ioctl", "Layout", "Packets", "Registers", "field", "ioctl", "ioctls", "layout", "pm4",
+    "registers", "sdma", "set_reg_start",
 ]  # fmt: skip
 
 _FOLDER = Path(__file__).parent / "tables"
@@ -63,19 +63,21 @@ def sdma(version: str) -> Packets:
     """SDMA packets of "4.4", "5.2" or "6.0", by name: "COPY_LINEAR"."""
     table = _table("amd_packets.json.gz")["sdma"][version]
     names = {number: name for name, number in table["op"].items() if not name.startswith("aql_")}
-    return Packets(names, {packet: _fields(packet, table["packets"]) for packet in _SDMA_PACKETS})
+    fields = {packet: _fields(packet, table["packets"]) for packet in _SDMA_PACKETS}
+    return Packets(names, {packet: found for packet, found in fields.items() if found})
 
 
 def _fields(packet: str, words: Mapping[str, Fields]) -> Fields:
     """The fields of all words of a packet, and of no other whose name begins alike."""
-    longer = tuple(f"{packet}_{variant}_" for variant in ("BC", "SUBWIN"))
+    longer = tuple(f"{packet}_{variant}_" for variant in ("BC", "SUBWIN", "LARGE"))
     mine = [word for word in words if word.startswith(packet + "_") and not word.startswith(longer)]
     return {name: place for word in mine for name, place in words[word].items()}
 
 
 _SDMA_PACKETS = (
     "COPY_LINEAR", "WRITE_UNTILED", "FENCE", "TRAP", "POLL_REGMEM", "CONSTANT_FILL", "NOP",
-    "TIMESTAMP_GET_GLOBAL", "INDIRECT", "ATOMIC",
+    "TIMESTAMP_GET_GLOBAL", "INDIRECT", "ATOMIC", "GCR_REQ",
+    "COPY_LINEAR_SUBWIN",
 )  # fmt: skip
 
 
@@ -164,6 +166,16 @@ def layout(struct: str) -> Layout:
     """A struct of kfd_ioctl.h."""
     found = _table("kfd_ioctl.json")["structs"][struct]
     return Layout(found["size"], found["fields"])
+
+
+def ioctl(request: int) -> Ioctl | None:
+    """The call of /dev/kfd that a number means to its driver, which looks at the lowest byte."""
+    return _by_place().get(request & 0xFF)
+
+
+@functools.cache
+def _by_place() -> dict[int, Ioctl]:
+    return {number & 0xFF: one for number, one in ioctls().items()}
 
 
 @functools.cache

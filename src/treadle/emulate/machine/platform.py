@@ -22,7 +22,7 @@ import threading
 import time
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from treadle.emulate.machine.memory import MemoryObject
+from treadle.emulate.machine.memory import HostPages, MemoryObject
 from treadle.emulate.machine.scheduler import Scheduler
 from treadle.forks import fork_safe
 from treadle.runtime.hardware import host_memory
@@ -31,7 +31,10 @@ from treadle.uninterrupted import uninterrupted
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["DeviceFile", "Doorbells", "EmulatedPlatform", "OpenFile", "refusal"]
+__all__ = [
+    "DeviceFile", "Doorbells", "EmulatedPlatform", "OpenFile", "OwnMemory", "ProgramMemory",
+    "refusal",
+]  # fmt: skip
 
 _STEPS_OF_A_DOORBELL = 4
 _STEPS_OF_A_PAUSE = 8
@@ -72,13 +75,40 @@ class DeviceFile(Protocol):
         ...
 
 
+class ProgramMemory(Protocol):
+    """The memory of the program that calls drivers: what pointers in its arguments lead to."""
+
+    def read(self, address: int, nbytes: int) -> bytes: ...
+    def write(self, address: int, data: bytes) -> None: ...
+    def pages(self, address: int, nbytes: int) -> HostPages:
+        """Whole pages of it, for a device to use. OSError EFAULT where there are none."""
+        ...
+
+
+class OwnMemory:
+    """The program is this process."""
+
+    def read(self, address: int, nbytes: int) -> bytes:
+        return ctypes.string_at(address, nbytes)
+
+    def write(self, address: int, data: bytes) -> None:
+        ctypes.memmove(address, data, len(data))
+
+    def pages(self, address: int, nbytes: int) -> HostPages:
+        seen = ctypes.create_string_buffer(nbytes // host_memory.PAGE)
+        if ctypes.CDLL(None).mincore(ctypes.c_void_p(address), ctypes.c_size_t(nbytes), seen):
+            raise refusal(errno.EFAULT)
+        return HostPages(address, nbytes)
+
+
 class EmulatedPlatform:
-    """Files, memory and time of an emulated computer."""
+    """Files, memory and time of an emulated computer, for one program."""
 
     is_emulated = True
 
-    def __init__(self, seed: int = 0) -> None:
+    def __init__(self, seed: int = 0, program: ProgramMemory | None = None) -> None:
         self.scheduler = Scheduler(seed)
+        self.program = program or OwnMemory()
         self.failure = ""  # what `explain` tells
         self._lock = fork_safe(threading.RLock())
         self._texts: dict[str, str] = {}
