@@ -25,7 +25,7 @@ from treadle.demo import DigitNet
 
 from . import units
 
-__all__ = ["Workload", "workloads"]
+__all__ = ["Workload", "run_unfilled", "workloads"]
 
 Workload = Callable[[str], None]
 CALLS = 3  # the first, the one that is captured, and a replay
@@ -97,17 +97,43 @@ def _demo(device: str) -> None:
 
 
 def _recipe(name: str, seed: int, device: str) -> None:
-    """A generated program, and its gradients."""
-    recipe: Recipe = RECIPES[name](random.Random(zlib.crc32(name.encode()) + seed), 1.0)
-    inputs = [_empty(np.asarray(x), device) for x in recipe.inputs]
-    for tensor in inputs[: recipe.graded]:
+    run_unfilled(RECIPES[name](random.Random(zlib.crc32(name.encode()) + seed), 1.0), device)
+
+
+def run_unfilled(program: Recipe, device: str) -> None:
+    """A generated program, and its gradients, on a device that has no memory."""
+    inputs = [_empty(np.asarray(x), device) for x in program.inputs]
+    with Context(IMAGE=int(program.images)):
+        if program.captured:
+            _call_captured(program, inputs)
+        else:
+            _with_gradients(program, inputs, device)
+
+
+def _call_captured(program: Recipe, inputs: list[Tensor]) -> None:
+    first, *others = inputs
+
+    @TinyJit
+    def step(x: Tensor) -> list[Tensor]:
+        return [result.realize() for result in _results(program, [x, *others])]
+
+    for _ in range(CALLS):
+        step(first)
+
+
+def _with_gradients(program: Recipe, inputs: list[Tensor], device: str) -> None:
+    for tensor in inputs[: program.graded]:
         tensor.requires_grad_()
-    found = recipe.run(OfTensor(), *inputs)
-    results = list(found) if isinstance(found, tuple) else [found]
+    results = _results(program, inputs)
     gradients: list[Tensor] = []
-    if recipe.graded:
+    if program.graded:
         arriving = [_empty(_Shape(x.shape, "float32"), device) for x in results]
         losses = [(x * w).sum() for x, w in zip(results, arriving, strict=True)]
         functools.reduce(operator.add, losses).backward()
-        gradients = [x.grad for x in inputs[: recipe.graded] if x.grad is not None]
+        gradients = [x.grad for x in inputs[: program.graded] if x.grad is not None]
     Tensor.realize(*results, *gradients)
+
+
+def _results(program: Recipe, inputs: list[Tensor]) -> list[Tensor]:
+    found = program.run(OfTensor(), *inputs)
+    return list(found) if isinstance(found, tuple) else [found]

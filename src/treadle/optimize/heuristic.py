@@ -375,7 +375,7 @@ def _has_lanes(nest: Nest) -> bool:
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = [r for r in nest.loops if r not in sequential and loop_size(r) >= FEWEST_LANES]
+    candidates = _free_for_lanes(nest, sequential)
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -394,16 +394,24 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     return best
 
 
+def _free_for_lanes(nest: Nest, sequential: tuple[Node, ...]) -> list[Node]:
+    """The output loops that fill lanes, and are around no reduction that has lanes of its own."""
+    around = {
+        r
+        for reduce in nest.reduces()
+        if any(own.arg.kind == "vector" for own in closed_ranges(reduce))
+        for r in ranges_of(reduce)
+    }
+    around.update(sequential)
+    return [r for r in nest.loops if r not in around and loop_size(r) >= FEWEST_LANES]
+
+
 def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
     """The best loop to make lanes of, or the one that comes `number` places behind it."""
     best = _best_vector(nest, sequential)
     if number == 0:
         return best
-    others = [
-        r
-        for r in nest.loops
-        if r not in sequential and r is not best and loop_size(r) >= FEWEST_LANES
-    ]
+    others = [r for r in _free_for_lanes(nest, sequential) if r is not best]
     others.sort(key=lambda r: -contiguity(nest, r))
     ranked = [best, *others] if best is None else [best, None, *others]
     return ranked[min(number, len(ranked) - 1)]

@@ -1,0 +1,42 @@
+"""Extremes' places along rows, block by block: each block's lanes are those of the reduction."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle import Context, Tensor
+from treadle.engine.run import scheduled
+from treadle.ir.choices import choices_of
+from treadle.lower.passes import lower
+from treadle.optimize.heuristic import optimize
+from treadle.target import parse_target
+
+ROWS, COLUMNS, CHUNKS, LONG = 7, 64, 16, 1100
+ARRAYS = [
+    np.random.default_rng(0).standard_normal(shape).astype(np.float32)
+    for shape in ((CHUNKS, COLUMNS, ROWS), (ROWS, LONG))
+]
+
+
+def _turned_sums_and_places() -> Tensor:
+    """Sums that lie side by side along the rows whose places are added to them."""
+    x, y = (Tensor(array, device="CPU").realize() for array in ARRAYS)
+    return x.sum(0).transpose(0, 1) + y.argmax(1, keepdim=True)
+
+
+@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_rows_whose_places_are_looked_for_in_lanes_are_no_lanes_themselves(arch: str) -> None:
+    tensor, target = _turned_sums_and_places(), parse_target(arch)
+    (kernel,) = scheduled([(tensor.node, tensor.device)])
+    with choices_of() as choices:
+        ast, _ = optimize(kernel.ast, target)
+    assert {"two_level_argmax", "lane_results"} <= choices
+    assert lower(ast, len(kernel.buffers), target).phases
+
+
+def test_sums_turned_beside_places_of_rows_are_right() -> None:
+    x, y = ARRAYS
+    with Context(CHECK_KERNELS=1):
+        found = _turned_sums_and_places().numpy()
+    np.testing.assert_allclose(found, x.sum(0).T + y.argmax(1)[:, None], rtol=1e-5, atol=1e-4)
