@@ -51,3 +51,9 @@ def test_replays_raise_too_and_the_flag_is_cleared():
         found.numpy()
     expected = np.take_along_axis(x.numpy(), right.numpy(), 1)
     np.testing.assert_array_equal(step(right).numpy(), expected)
+
+
+def test_indices_on_a_device_that_runs_nothing_disturb_no_other():
+    places = Tensor([1, 2], device="NULL")
+    Tensor.zeros(3, 4, device="NULL").contiguous()[places].realize()
+    assert Tensor([5], device="CPU").add(1).tolist() == [6]

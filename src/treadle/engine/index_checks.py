@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ..config import settings
 from ..dtype import DType, dtypes
-from ..errors import IndexOutOfRange
+from ..errors import DeviceError, IndexOutOfRange
 from ..explained import of_before
 from ..ir.args import BoundsArg, ReduceArg, Token
 from ..ir.node import Node
@@ -134,8 +134,14 @@ def _clear(memory: Memory) -> None:
 
 
 def _message(flag: Flag, memory: Memory) -> str | None:
-    """What is wrong with the indices of a flag, if anything is; it is cleared then."""
-    distance, checked = int(memory.array()[0]), flag.checked
+    """What is wrong with the indices of a flag, if anything is; it is cleared then.
+
+    Nothing is known of a device that is lost or runs nothing: what reads from it says so.
+    """
+    try:
+        distance, checked = int(memory.array()[0]), flag.checked
+    except DeviceError:
+        return None
     arg, (signed, unsigned) = checked.arg, _types(checked)
     if distance < arg.size - arg.lowest:
         return None
