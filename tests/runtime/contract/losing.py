@@ -105,8 +105,11 @@ def _open_nv(name: str) -> Any:
     from treadle.engine.host_code import compile_for_host
     from treadle.runtime.hardware.nv import RM, NVDevice, target_of
 
+    choice = parse_choice(name)
+    emulation = request_of(choice.backend, choice.backend.toolchain(None), choice).emulation
+    chip = "sm_80" if emulation is None else emulation.chip
     platform, programs = EmulatedPlatform(), Programs(compile_for_host)
-    driver = EmulatedNV(platform, ["sm_80"], Executor(programs))
+    driver = EmulatedNV(platform, [chip], Executor(programs))
     device = NVDevice(
         name, RM(platform), 0, lambda own, facts: target_of(own, facts, None, True),
         on_load=programs.record,

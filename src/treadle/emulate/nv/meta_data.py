@@ -93,11 +93,11 @@ class MetaData:
         major, minor = get("QMD_MAJOR_VERSION"), get("QMD_MINOR_VERSION", "QMD_VERSION")
         if f"{major}.{minor}" != chip.qmd:
             raise wrong(f"meta data of version {major}.{minor}, and {chip.arch} has {chip.qmd}")
-        self.grid = tuple3(
+        self.grid = _three(
             get("GRID_WIDTH", "CTA_RASTER_WIDTH"), get("GRID_HEIGHT", "CTA_RASTER_HEIGHT"),
             get("GRID_DEPTH", "CTA_RASTER_DEPTH"),
         )  # fmt: skip
-        self.block = tuple3(*[get(f"CTA_THREAD_DIMENSION{axis}") for axis in range(3)])
+        self.block = _three(*[get(f"CTA_THREAD_DIMENSION{axis}") for axis in range(3)])
         self.program = fields.address("PROGRAM_ADDRESS")
         self.registers = get("REGISTER_COUNT", "REGISTER_COUNT_V")
         self.barriers = get("BARRIER_COUNT")
@@ -171,6 +171,5 @@ def _is_valid(fields: _Fields, n: int) -> bool:
     return bool(fields.get(f"CONSTANT_BUFFER_VALID[{n}]"))
 
 
-def tuple3(x: int, y: int, z: int) -> tuple[int, int, int]:
-    """Three sizes."""
+def _three(x: int, y: int, z: int) -> tuple[int, int, int]:
     return x, y, z

@@ -14,7 +14,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.host_memory import PAGE, round_up, view
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from treadle.runtime.hardware.blocks import Block
     from treadle.runtime.hardware.buffers import Blocks
 
-__all__ = ["HardwareCallList", "Replaying", "misaligned"]
+__all__ = ["HardwareCallList", "Prepared", "Replaying", "misaligned"]
 
 _COPIES = 2
 _ALIGNMENT = 16
@@ -50,6 +50,16 @@ class _Phase(Protocol):
         ...
 
 
+class Prepared(NamedTuple):
+    """One launch of a phase that is to be written into `block`, which is at an address."""
+
+    phase: Any
+    block: memoryview
+    at: int
+    args: Sequence[int]
+    vars: Sequence[int]
+
+
 class Replaying(Protocol):
     """What a list of launches asks of its device. `tick_ns` is one tick of its clock.
 
@@ -64,10 +74,8 @@ class Replaying(Protocol):
     def commands_version(self) -> int: ...
     def working(self, what: str, names: Sequence[str] = ()) -> AbstractContextManager[None]: ...
     def give_scratch(self, phase: Any, /) -> None: ...
-    def prepare(
-        self, phase: Any, block: memoryview, at: int, args: Sequence[int], vars: Sequence[int], /
-    ) -> array[int]:
-        """Writes what a launch has in memory into `block` at an address; its commands."""
+    def prepare(self, launches: Sequence[Prepared], /) -> array[int]:
+        """Writes what launches have in memory; the commands that start them one after another."""
         ...
 
     def replay(self, words: array[int], address: int) -> Moment:
@@ -211,13 +219,13 @@ class HardwareCallList:
         self._version = device.commands_version
 
     def _made(self) -> _Copy:
-        copy, words = _Copy(self._device, 4 * self._argument_words), array("I")
-        at = copy.image.address
+        copy = _Copy(self._device, 4 * self._argument_words)
+        at, launches = copy.image.address, list[Prepared]()
         for call, phase in self._flat:
             block = view(at, phase.kernarg_bytes)
-            words += self._device.prepare(phase, block, at, self._args[call], self._vars[call])
+            launches.append(Prepared(phase, block, at, self._args[call], self._vars[call]))
             at += phase.kernarg_bytes
-        copy.give_commands(words)
+        copy.give_commands(self._device.prepare(launches))
         return copy
 
     def run_timed(self) -> list[tuple[int, int]]:

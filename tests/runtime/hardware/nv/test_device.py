@@ -108,6 +108,16 @@ def test_a_replay_takes_other_memory_and_other_integers(machine, device):
     assert calls.patched > 0
 
 
+def test_launches_of_a_replay_start_each_other(machine, device):
+    phase = machine.kernel(device, "add_number")
+    a = upload(device, np.zeros(COUNT, np.int32))
+    calls = device.call_list([Launch([phase], [a.argument, a.argument], [1])] * 20)
+    calls.run()
+    assert (download(device, a) == 20).all()
+    assert len(calls._copies[0].words) == 6  # one launch, and a wait for idle
+    assert len(machine.dispatches) == 20
+
+
 def test_a_timed_run_tells_when_kernels_began_and_ended(machine, device):
     phase = machine.kernel(device, "add_number")
     a = upload(device, np.arange(COUNT, dtype=np.int32))

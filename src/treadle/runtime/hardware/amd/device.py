@@ -38,7 +38,7 @@ from treadle.runtime.hardware.amd.queues import (
 from treadle.runtime.hardware.amd.scratch import Scratch
 from treadle.runtime.hardware.blocks import Block
 from treadle.runtime.hardware.buffers import Allocator, Blocks, DeviceBuffer
-from treadle.runtime.hardware.calls import HardwareCallList
+from treadle.runtime.hardware.calls import HardwareCallList, Prepared
 from treadle.runtime.hardware.codeobject import Image, link
 from treadle.runtime.hardware.host_memory import view
 from treadle.runtime.hardware.ring import Room
@@ -148,7 +148,8 @@ class AMDDevice:
         return Timeline(platform, SIGNAL_SLOT, signals.address, _MOMENTS, self._sleep)
 
     def _share(self, block: Block) -> None:
-        self.kfd.share(lambda node: self.memory.map_to(block, node))
+        memory = self.memory  # and not this device, which would never be collected
+        self.kfd.share(lambda node: memory.map_to(block, node))
 
     def _sleep(self, nanoseconds: int) -> None:
         self.kfd.sleep(nanoseconds)
@@ -260,9 +261,16 @@ class AMDDevice:
         size = phase.kernarg_bytes
         place = self._argument_room.take(size, self.timeout)
         block = self._argument_bytes[place : place + size]
-        return self.prepare(phase, block, self._arguments.address + place, args, variables)
+        return self._written(phase, block, self._arguments.address + place, args, variables)
 
-    def prepare(
+    def prepare(self, launches: Sequence[Prepared]) -> array[int]:
+        """Writes the arguments of launches; their commands."""
+        words = array("I")
+        for one in launches:
+            words += self._written(*one)
+        return words
+
+    def _written(
         self,
         phase: Phase,
         block: memoryview,

@@ -23,7 +23,7 @@ from treadle.errors import InternalError
 from treadle.forks import fork_safe
 from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.hardware.buffers import Allocator, Blocks, DeviceBuffer
-from treadle.runtime.hardware.calls import HardwareCallList, misaligned
+from treadle.runtime.hardware.calls import HardwareCallList, Prepared, misaligned
 from treadle.runtime.hardware.cubin import Image, link
 from treadle.runtime.hardware.host_memory import view
 from treadle.runtime.hardware.nv import classes, methods
@@ -291,23 +291,21 @@ class NVDevice:
         size = phase.kernarg_bytes
         place = self._argument_room.take(size, self.timeout)
         block = self._argument_bytes[place : place + size]
-        return self.prepare(phase, block, self._arguments.address + place, args, variables)
+        at = self._arguments.address + place
+        return self.prepare([Prepared(phase, block, at, args, variables)])
 
-    def prepare(
-        self,
-        phase: Phase,
-        block: memoryview,
-        at: int,
-        args: Sequence[int],
-        variables: Sequence[int],
-    ) -> array[int]:
-        """Writes bank 0 and the meta data of a launch into `block`, at an address; its commands.
+    def prepare(self, launches: Sequence[Prepared]) -> array[int]:
+        """Writes bank 0 and the meta data of launches; the commands that start the first.
 
-        A launch begins when the one before it has ended.
+        Each starts the next when it has ended. What comes behind them waits for the last.
         """
-        phase.pack(block, at, args, variables, self.local)
-        words = methods.launch(phase.meta_data_at(at))
-        return array("I", words + methods.wait_for_idle())
+        following = 0
+        for phase, block, at, args, variables in reversed(launches):
+            phase.pack(block, at, args, variables, self.local)
+            if following:
+                phase.link(block, following)
+            following = phase.meta_data_at(at)
+        return array("I", methods.launch(following) + methods.wait_for_idle())
 
     def replay(self, words: array[int], address: int) -> Moment:
         """Starts commands that are also at an address."""

@@ -118,6 +118,13 @@ class Phase:
         (more,) = struct.unpack_from("<I", meta_data, low + 4)
         struct.pack_into("<I", block, start + low + 4, more | place >> 32)
 
+    def link(self, block: memoryview, following: int) -> None:
+        """Lets this launch start the one whose meta data are at an address."""
+        start, nbytes = self._bank_room, self._layout.nbytes
+        data = bytes(block[start : start + nbytes])
+        version = self.machine.generation.qmd
+        block[start : start + nbytes] = qmd.with_dependent(version, data, following)
+
     def _fixed_words(self) -> bytes:
         """Bank 0 up to the parameters."""
         bank0, machine = self.machine.generation.bank0, self.machine
