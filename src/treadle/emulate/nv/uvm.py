@@ -70,7 +70,8 @@ class UVM:
         if not one.flags & wanted:
             raise Status("INVALID_ARGUMENT", "an address space that RM owns")
         assert one.space is not None
-        self._spaces[key] = one.space
+        if self._spaces.setdefault(key, one.space) is not one.space:
+            raise Status("INVALID_STATE", "the GPU has an address space already")
 
     def call_register_channel(self, given: Given) -> None:
         key = self._gpu(given["gpuUuid"])

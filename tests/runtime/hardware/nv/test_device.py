@@ -206,3 +206,14 @@ def test_a_copy_between_gpus_waits_for_both_and_goes_without_the_host(has_peers)
             second.run([Launch([phases[1]], [b.argument, b.argument], [100])])
             assert (download(second, b) == np.arange(COUNT) + 2 * turn + 101).all()
     assert (download(first, a) == np.arange(COUNT) + 8).all()
+
+
+def test_two_devices_of_one_gpu_have_one_address_space():
+    machine = Machine("sm_80", seed=6)
+    first, second = machine.device(0), machine.device(0)
+    data = np.arange(COUNT, dtype=np.int32)
+    for one in (first, second, first):
+        phase = machine.kernel(one, "add_number")
+        a = upload(one, data)
+        one.run([Launch([phase], [a.argument, a.argument], [3])])
+        assert (download(one, a) == data + 3).all()

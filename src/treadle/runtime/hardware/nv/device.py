@@ -33,7 +33,7 @@ from treadle.runtime.hardware.nv.launches import Machine, Phase
 from treadle.runtime.hardware.nv.local_memory import LocalMemory
 from treadle.runtime.hardware.nv.memory import GPUMemory
 from treadle.runtime.hardware.nv.methods import Subchannel
-from treadle.runtime.hardware.nv.objects import Facts, GPUObjects
+from treadle.runtime.hardware.nv.objects import Facts, opened_objects
 from treadle.runtime.hardware.nv.rm import RM
 from treadle.runtime.hardware.ring import Room
 from treadle.runtime.hardware.staging import Staging
@@ -99,10 +99,9 @@ class NVDevice:
         self._lock = fork_safe(threading.RLock())
         card = rm.card(index, name)
         with self.failures.translated("open the GPU"):
-            self.objects = GPUObjects(rm, card, index, name)
+            self.objects = opened_objects(rm, card, index, name)
             self.facts = self.objects.facts
             self.target = make_target(self.objects.generation.arch, self.facts)
-            self.objects.open()
             self.memory = GPUMemory(self.objects)
             self._prepare()
         self.allocator = Allocator(self.memory, self.failures, self.facts.memory, self.synchronize)

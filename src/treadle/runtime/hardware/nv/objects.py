@@ -17,7 +17,7 @@ from treadle.runtime.hardware.nv import classes
 from treadle.runtime.hardware.nv.classes import Generation, generation_of
 from treadle.runtime.hardware.nv.rm import RM, Card
 
-__all__ = ["Facts", "GPUObjects"]
+__all__ = ["Facts", "GPUObjects", "opened_objects"]
 
 _OPTIONAL_SPACES = 0  # NV_DEVICE_ALLOCATION_VAMODE_OPTIONAL_MULTIPLE_VASPACES
 _EXTERNAL, _FAULTING = 1 << 3, 1 << 6  # NV_VASPACE_ALLOCATION_FLAGS
@@ -113,3 +113,13 @@ class GPUObjects:
 
 _LIMIT = (1 << 48) - 1  # of addresses of the device's own virtual memory
 _NOTIFY_CHANNEL_PENDING = 0x90  # NVC361_NOTIFY_CHANNEL_PENDING
+
+
+def opened_objects(rm: RM, card: Card, number: int, name: str) -> GPUObjects:
+    """The objects of a GPU, which all devices of this process share. Raises as GPUObjects."""
+    found = rm.opened.get(card.gpu_id)
+    if not isinstance(found, GPUObjects):
+        found = GPUObjects(rm, card, number, name)
+        found.open()
+        rm.opened[card.gpu_id] = found
+    return found

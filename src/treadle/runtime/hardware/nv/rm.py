@@ -58,6 +58,7 @@ class RM:
         self.uvm("initialize")
         self._initialize_memory_management()
         self.cards = self._cards()
+        self.opened: dict[int, object] = {}  # by GPU: UVM knows one address space of each
 
     def _open(self, path: str) -> int:
         try:
