@@ -68,6 +68,14 @@ class NVRTCCompiler:
         Raises DeviceError if NVRTC or the architecture is missing, InternalError, naming the file
         where the source was saved, if NVRTC rejects it.
         """
+        return self._compiled(source, ["CUBIN" if self.image == "cubin" else "PTX"])[0]
+
+    def compile_both(self, source: str) -> tuple[bytes, bytes]:
+        """The machine code of one program, and the PTX that it was made of; for "cubin" alone."""
+        cubin, ptx = self._compiled(source, ["CUBIN", "PTX"])
+        return cubin, ptx
+
+    def _compiled(self, source: str, images: list[str]) -> list[bytes]:
         missing = self.available()
         if missing is not None:
             raise DeviceError(missing)
@@ -76,7 +84,7 @@ class NVRTCCompiler:
         (program,) = _call("nvrtcCreateProgram", source.encode(), b"kernel.cu", 0, [], [])
         try:
             _call("nvrtcCompileProgram", program, len(options), [o.encode() for o in options])
-            return _text(program, "CUBIN" if self.image == "cubin" else "PTX")
+            return [_text(program, image) for image in images]
         except _RejectedError as error:
             log = _text(program, "ProgramLog").rstrip(b"\0").decode(errors="replace").strip()
             path = save_rejected(source, ".cu")

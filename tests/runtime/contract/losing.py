@@ -92,13 +92,36 @@ def _open_amd(name: str) -> Any:
     return device
 
 
-def _lose_amd(device: Any) -> None:
+def _lose_emulated(device: Any) -> None:
     device.gpu.lose()
 
 
+def _open_nv(name: str) -> Any:
+    """A GPU of a machine of its own."""
+    from treadle.emulate.machine.platform import EmulatedPlatform
+    from treadle.emulate.nv import EmulatedNV
+    from treadle.emulate.nv.execute import Executor
+    from treadle.emulate.nv.programs import Programs
+    from treadle.engine.host_code import compile_for_host
+    from treadle.runtime.hardware.nv import RM, NVDevice, target_of
+
+    choice = parse_choice(name)
+    emulation = request_of(choice.backend, choice.backend.toolchain(None), choice).emulation
+    chip = "sm_80" if emulation is None else emulation.chip
+    platform, programs = EmulatedPlatform(), Programs(compile_for_host)
+    driver = EmulatedNV(platform, [chip], Executor(programs))
+    device = NVDevice(
+        name, RM(platform), 0, lambda own, facts: target_of(own, facts, None, True),
+        on_load=programs.record,
+    )  # fmt: skip
+    device.gpu = driver.gpus[0]  # type: ignore[attr-defined]
+    return device
+
+
 LOSING: dict[str, Losing] = {
-    "AMD": Losing(_open_amd, _lose_amd),
+    "AMD": Losing(_open_amd, _lose_emulated),
     "CL": Losing(_open, _lose_cl),
     "CUDA": Losing(_open, _lose_cuda),
+    "NV": Losing(_open_nv, _lose_emulated),
     "WEBGPU": Losing(_open, _lose_webgpu),
 }

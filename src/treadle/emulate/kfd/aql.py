@@ -20,7 +20,7 @@ from functools import partial
 from treadle.emulate.kfd.dispatch import Dispatch, KernelFault
 from treadle.emulate.kfd.pm4 import PM4Queue
 from treadle.emulate.kfd.queue import GPU, Queue, QueueFacts
-from treadle.emulate.kfd.work import After
+from treadle.emulate.machine.work import After
 
 __all__ = ["AQLQueue"]
 

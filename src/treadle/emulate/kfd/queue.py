@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.kfd.dispatch import KernelFault
-from treadle.emulate.kfd.work import Worklist
 from treadle.emulate.machine.memory import MemoryFault
+from treadle.emulate.machine.work import Worklist
 
 if TYPE_CHECKING:
     from random import Random

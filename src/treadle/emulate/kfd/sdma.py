@@ -12,7 +12,7 @@ from treadle.emulate.kfd import tables
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.kfd.queue import GPU, QueueFacts
 from treadle.emulate.kfd.word_ring import Handler, WordQueue
-from treadle.emulate.kfd.work import After
+from treadle.emulate.machine.work import After
 
 __all__ = ["SDMAQueue"]
 

@@ -16,13 +16,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from treadle.emulate.machine.layout import Fields, Layout
+
 __all__ = [
     "Ioctl", "Layout", "Packets", "Registers", "field", "ioctl", "ioctls", "layout", "pm4",
     "registers", "sdma", "set_reg_start",
 ]  # fmt: skip
 
 _FOLDER = Path(__file__).parent / "tables"
-Fields = Mapping[str, Sequence[int]]
 
 
 @functools.cache
@@ -137,21 +138,6 @@ def registers(block: str, bases: tuple[int, ...]) -> Registers:
 
 
 # -- ioctls ---------------------------------------------------------------------------------------
-
-
-class Layout:
-    """A block of bytes with named fields."""
-
-    def __init__(self, nbytes: int, fields: Fields) -> None:
-        self.nbytes, self.fields = nbytes, fields
-
-    def get(self, block: bytes | bytearray | memoryview, name: str) -> int:
-        at, size = self.fields[name]
-        return int.from_bytes(block[at : at + size], "little")
-
-    def put(self, block: bytearray | memoryview, name: str, value: int) -> None:
-        at, size = self.fields[name]
-        block[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
 
 
 class Ioctl(NamedTuple):

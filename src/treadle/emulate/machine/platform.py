@@ -180,6 +180,9 @@ class EmulatedPlatform:
     def reserve(self, nbytes: int, alignment: int) -> int:
         return host_memory.reserve(nbytes, alignment)
 
+    def reserve_low(self, nbytes: int, alignment: int) -> int:
+        return host_memory.reserve_low(nbytes, alignment)
+
     def map(self, fd: int, nbytes: int, offset: int, address: int) -> None:
         with self._lock:
             found = self.file(fd).map(nbytes, offset)

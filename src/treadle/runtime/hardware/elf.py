@@ -2,7 +2,7 @@
 
     read_object(data).symbols["kernel.kd"]  ->  Symbol("kernel.kd", 3, 0, 64)
 
-Read are sections, symbols, relocations with addends, and notes: what a linker needs.
+Read are sections, symbols, relocations, and notes: what a linker needs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ __all__ = ["ABSOLUTE", "ALLOCATED", "UNDEFINED", "Object", "Relocation", "Sectio
            "read_object"]  # fmt: skip
 
 _HEADER, _SECTION = "<16sHHIQQQIHHHHHH", "<IIQQQQIIQQ"
-_SYMBOL, _RELOCATION = "<IBBHQQ", "<QQq"
+_SYMBOL = "<IBBHQQ"
 _MAGIC = b"\x7fELF\x02\x01"  # of 64 bits, little-endian
-_SYMBOLS, _RELOCATIONS, _NOTES, _NO_BITS = 2, 4, 7, 8
+_SYMBOLS, _NOTES, _NO_BITS = 2, 7, 8
+_RELOCATIONS = {4: "<QQq", 9: "<QQ"}  # with addends, and with none
 ALLOCATED = 2  # a flag of sections that are in memory
 UNDEFINED, ABSOLUTE = 0, 0xFFF1  # sections of symbols
 
@@ -35,12 +36,16 @@ class Symbol(NamedTuple):
 
 
 class Relocation(NamedTuple):
-    """A place of a section that depends on where a symbol is."""
+    """A place of a section that depends on where a symbol is.
+
+    `has_addend` is False where what is at the place already is to be added.
+    """
 
     offset: int
     kind: int
     symbol: Symbol
     addend: int
+    has_addend: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,13 +79,17 @@ class Section:
 
 @dataclass(frozen=True)
 class Object:
-    """An object file: what it is for, its sections, and the places of its named symbols."""
+    """An object file: what it is for, its sections, and the places of its named symbols.
+
+    `symbol_table` has all of them, in the file's order.
+    """
 
     kind: int
     machine: int
     flags: int
     sections: tuple[Section, ...]
     symbols: dict[str, Symbol]
+    symbol_table: tuple[Symbol, ...]
 
 
 def read_object(data: bytes) -> Object:
@@ -120,10 +129,12 @@ def _read(data: bytes) -> Object:
     ]
     relocations: dict[int, tuple[Relocation, ...]] = {}
     for one, content in zip(raw, contents, strict=True):
-        if one.kind == _RELOCATIONS:
+        if one.kind in _RELOCATIONS:
             relocations[one.info] = tuple(
-                Relocation(offset, info & 0xFFFFFFFF, symbols[info >> 32], addend)
-                for offset, info, addend in struct.iter_unpack(_RELOCATION, content)
+                Relocation(
+                    offset, info & 0xFFFFFFFF, symbols[info >> 32], sum(addend), bool(addend)
+                )
+                for offset, info, *addend in struct.iter_unpack(_RELOCATIONS[one.kind], content)
             )
     sections = tuple(
         Section(
@@ -132,7 +143,8 @@ def _read(data: bytes) -> Object:
         )
         for number, (one, content) in enumerate(zip(raw, contents, strict=True))
     )  # fmt: skip
-    return Object(kind, machine, flags, sections, {one.name: one for one in symbols if one.name})
+    named = {one.name: one for one in symbols if one.name}
+    return Object(kind, machine, flags, sections, named, tuple(symbols))
 
 
 def _content(data: bytes, section: _Raw) -> bytes:

@@ -11,20 +11,27 @@ Addresses are integers; sizes are multiples of PAGE.
 from __future__ import annotations
 
 import ctypes
+import errno
 import functools
 import mmap
 import os
 
-__all__ = ["PAGE", "address_of", "discard", "map_file", "release", "reserve", "round_up", "view"]
+__all__ = [
+    "LOW_END", "PAGE", "address_of", "discard", "map_file", "release", "reserve", "reserve_low",
+    "round_up", "view",
+]  # fmt: skip
 
 PAGE = 4096
+LOW_END = 1 << 40
 
 _PROT_NONE = 0
 _READ_WRITE = mmap.PROT_READ | mmap.PROT_WRITE
 _FIXED = 0x10  # MAP_FIXED, on every architecture of Linux that has such a GPU
+_FIXED_IF_FREE = 0x100000  # MAP_FIXED_NOREPLACE
 _NORESERVE = 0x4000
 _REMOVE = 9  # MADV_REMOVE
 _FAILED = ctypes.c_void_p(-1).value
+_TRIES = 1 << 12  # places that may be taken
 
 
 def round_up(value: int, unit: int) -> int:
@@ -63,6 +70,35 @@ def reserve(nbytes: int, alignment: int = PAGE) -> int:
     if found + extra > start:
         release(start + nbytes, found + extra - start)
     return start
+
+
+class _Low:
+    """The next address below `LOW_END` that may be free. They are given out once around."""
+
+    start = next = 1 << 36
+
+    @classmethod
+    def take(cls, nbytes: int, alignment: int) -> int:
+        found = round_up(cls.next, alignment)
+        if found + nbytes > LOW_END:
+            found = round_up(cls.start, alignment)
+        cls.next = found + nbytes
+        return found
+
+
+def reserve_low(nbytes: int, alignment: int = PAGE) -> int:
+    """Like `reserve`, for addresses below LOW_END: some commands of GPUs have 40 bits for them."""
+    flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE | _FIXED_IF_FREE
+    for _ in range(_TRIES):
+        wanted = _Low.take(nbytes, alignment)
+        try:
+            found = _mmap(wanted, nbytes, _PROT_NONE, flags, -1, 0)
+        except FileExistsError:
+            continue
+        if found == wanted:
+            return found
+        release(found, nbytes)  # by a kernel that takes the address for a wish
+    raise OSError(errno.ENOMEM, f"no {nbytes} bytes of addresses are free below {LOW_END:#x}")
 
 
 def map_file(fd: int, nbytes: int, offset: int = 0, address: int | None = None) -> int:

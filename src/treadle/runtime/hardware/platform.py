@@ -53,6 +53,10 @@ class Platform(Protocol):
         """Addresses without memory."""
         ...
 
+    def reserve_low(self, nbytes: int, alignment: int) -> int:
+        """Addresses without memory that have 40 bits."""
+        ...
+
     def map(self, fd: int, nbytes: int, offset: int, address: int) -> None:
         """Maps a part of a device file to reserved addresses."""
         ...
@@ -114,6 +118,9 @@ class LinuxPlatform:
 
     def reserve(self, nbytes: int, alignment: int) -> int:
         return host_memory.reserve(nbytes, alignment)
+
+    def reserve_low(self, nbytes: int, alignment: int) -> int:
+        return host_memory.reserve_low(nbytes, alignment)
 
     def map(self, fd: int, nbytes: int, offset: int, address: int) -> None:
         host_memory.map_file(fd, nbytes, offset, address)

@@ -23,13 +23,11 @@ from treadle.errors import InternalError
 from treadle.forks import fork_safe
 from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.hardware.amd.abi import AMD_SIGNAL, SIGNAL_SLOT
-from treadle.runtime.hardware.amd.buffers import AMDAllocator, AMDBuffer, Blocks
-from treadle.runtime.hardware.amd.calls import AMDCallList
 from treadle.runtime.hardware.amd.failures import Failures
 from treadle.runtime.hardware.amd.generations import generation_of
 from treadle.runtime.hardware.amd.kfd import EVENT_PAGE_BYTES, KFD
 from treadle.runtime.hardware.amd.launches import Phase
-from treadle.runtime.hardware.amd.memory import Block, GPUMemory, Where
+from treadle.runtime.hardware.amd.memory import GPUMemory, Where
 from treadle.runtime.hardware.amd.queues import (
     AQLQueue,
     ComputeQueue,
@@ -38,9 +36,13 @@ from treadle.runtime.hardware.amd.queues import (
     QueueMaker,
 )
 from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.hardware.blocks import Block
+from treadle.runtime.hardware.buffers import Allocator, Blocks, DeviceBuffer
+from treadle.runtime.hardware.calls import HardwareCallList, Prepared
 from treadle.runtime.hardware.codeobject import Image, link
 from treadle.runtime.hardware.host_memory import view
 from treadle.runtime.hardware.ring import Room
+from treadle.runtime.hardware.staging import Staging
 from treadle.runtime.hardware.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
@@ -54,14 +56,13 @@ _TIMEOUT = 60.0  # seconds without an end, after which work is taken to hang
 _EMULATED_TIMEOUT = 3600.0  # kernels are slow there, and a wait in vain takes no time
 _MOMENTS = 4096
 _ARGUMENT_BYTES = 1 << 20
-_PIECE = 4 << 20  # of a copy from or to the host
 _MOST_AT_ONCE = 1 << 30  # of a copy between GPUs
 
 
 class _Library:
     """Loaded code. `phases` are what launches take; they hold the code's memory."""
 
-    def __init__(self, image: Image, memory: AMDBuffer, entries: Sequence[Entry]) -> None:
+    def __init__(self, image: Image, memory: DeviceBuffer, entries: Sequence[Entry]) -> None:
         missing = [entry.symbol for entry in entries if entry.symbol not in image.kernels]
         if missing:
             raise InternalError(f"the code has no kernels {', '.join(missing)}")
@@ -79,6 +80,7 @@ class AMDDevice:
     has_addresses = True
     shares_memory = False
     kernel_bytes = 1 << 16
+    tick_ns = 10
 
     def __init__(
         self,
@@ -103,9 +105,7 @@ class AMDDevice:
             self.memory = GPUMemory(kfd, self.node)
             self._prepare(uses_aql if uses_aql is not None else self.node.partitions > 1)
         kfd.watch(self.node, self.failures)
-        self.allocator = AMDAllocator(
-            self.memory, self.failures, self.node.memory, self.synchronize
-        )
+        self.allocator = Allocator(self.memory, self.failures, self.node.memory, self.synchronize)
 
     def _prepare(self, uses_aql: bool) -> None:
         self._prepare_events()
@@ -117,10 +117,9 @@ class AMDDevice:
         self._arguments = self.memory.alloc(_ARGUMENT_BYTES, Where.GTT)
         self._argument_bytes = view(self._arguments.address, _ARGUMENT_BYTES)
         self._argument_room = Room(self.timeline, _ARGUMENT_BYTES)
-        self._staging: list[tuple[Block, Moment | None]] = []
-        self._turn = 0  # the piece that was used last
+        self._staging = Staging(self.memory.alloc_shared)
         self.host_blocks: Blocks = BlockCache(
-            lambda size: self.memory.alloc(size, Where.GTT),
+            self.memory.alloc_shared,
             int,
             fork_safe(threading.RLock()),
             self.synchronize,
@@ -149,7 +148,8 @@ class AMDDevice:
         return Timeline(platform, SIGNAL_SLOT, signals.address, _MOMENTS, self._sleep)
 
     def _share(self, block: Block) -> None:
-        self.kfd.share(lambda node: block.memory.map_to(block, node))
+        memory = self.memory  # and not this device, which would never be collected
+        self.kfd.share(lambda node: memory.map_to(block, node))
 
     def _sleep(self, nanoseconds: int) -> None:
         self.kfd.sleep(nanoseconds)
@@ -227,7 +227,7 @@ class AMDDevice:
         """Code that is linked already."""
         with self.working("load a kernel"):
             memory = self.allocator.alloc_code(len(image.data))
-            self._send(memory.argument, memoryview(image.data))
+            self._staging.write(self, memory.argument, memoryview(image.data))
         return _Library(image, memory, entries)
 
     # -- launches ---------------------------------------------------------------------------------
@@ -258,15 +258,48 @@ class AMDDevice:
     def _launch(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> array[int]:
         """The words of a launch, with its arguments in memory."""
         self.give_scratch(phase)
-        made = self.compute.launch(phase, self.scratch)
         size = phase.kernarg_bytes
         place = self._argument_room.take(size, self.timeout)
-        phase.pack(self._argument_bytes[place : place + size], args, variables)
+        block = self._argument_bytes[place : place + size]
+        return self._written(phase, block, self._arguments.address + place, args, variables)
+
+    def prepare(self, launches: Sequence[Prepared]) -> array[int]:
+        """Writes the arguments of launches; their commands."""
+        words = array("I")
+        for one in launches:
+            words += self._written(*one)
+        return words
+
+    def _written(
+        self,
+        phase: Phase,
+        block: memoryview,
+        at: int,
+        args: Sequence[int],
+        variables: Sequence[int],
+    ) -> array[int]:
+        """Writes the arguments of a launch into `block`, at an address; its commands."""
+        made = self.compute.launch(phase, self.scratch)
+        phase.pack(block, args, variables)
         words = made.words[:]
         if made.kernarg is not None:
-            address = self._arguments.address + place
-            words[made.kernarg], words[made.kernarg + 1] = address & 0xFFFFFFFF, address >> 32
+            words[made.kernarg], words[made.kernarg + 1] = at & 0xFFFFFFFF, at >> 32
         return words
+
+    def replay(self, words: array[int], address: int) -> Moment:
+        """Starts commands that are also at an address."""
+        words = self.compute.replay(words, address)
+        limit = self.compute.limit
+        moments = [
+            self.start(self.compute, words[start : start + limit])
+            for start in range(0, len(words), limit)
+        ]
+        return moments[-1]
+
+    @property
+    def commands_version(self) -> int:
+        """Commands know the scratch memory."""
+        return self.scratch.version
 
     def give_scratch(self, phase: Phase) -> None:
         """Sees to it that a kernel has the scratch memory that it needs."""
@@ -279,67 +312,34 @@ class AMDDevice:
             scratch.grow(wave_bytes)
             self.compute.use_scratch(scratch, wave_bytes)
 
-    def call_list(self, launches: Sequence[Launch], keep: object = None) -> AMDCallList:
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> HardwareCallList:
         """Launches for replay."""
         self.failures.check()
-        return AMDCallList(self, launches, keep)
+        return HardwareCallList(self, launches, keep)
 
     # -- copies -----------------------------------------------------------------------------------
 
-    def write(self, buffer: AMDBuffer, data: memoryview) -> None:
+    def write(self, buffer: DeviceBuffer, data: memoryview) -> None:
         """Copies host bytes into a buffer, after the work that may still use it."""
         if not data.nbytes:
             return
         with self.working("write a buffer"):
-            self._send(buffer.argument, data)
+            self._staging.write(self, buffer.argument, data)
 
-    def _send(self, address: int, data: memoryview) -> None:
-        """Copies host bytes to the GPU."""
-        data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
-        for start in range(0, data.nbytes, _PIECE):
-            piece = data[start : start + _PIECE]
-            number, block = self._free_staging()
-            view(block.address, piece.nbytes)[:] = piece
-            words = self.copies.copy(address + start, block.address, piece.nbytes)
-            self._staging[number] = block, self.start(self.copies, words)
-
-    def read(self, buffer: AMDBuffer, into: memoryview) -> None:
+    def read(self, buffer: DeviceBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, after the work that was started before."""
         if not into.nbytes:
             return
         with self.working("read a buffer"):
-            into = into.cast("B")
-            under_way: list[tuple[int, int]] = []
-            for start in range(0, into.nbytes, _PIECE):
-                size = min(_PIECE, into.nbytes - start)
-                number, block = self._free_staging()
-                words = self.copies.copy(block.address, buffer.argument + start, size)
-                self._staging[number] = block, self.start(self.copies, words)
-                under_way.append((number, start))
-                if len(under_way) > 1:
-                    self._fetch(into, *under_way.pop(0))
-            for one in under_way:
-                self._fetch(into, *one)
+            self._staging.read(self, into, buffer.argument)
 
-    def _free_staging(self) -> tuple[int, Block]:
-        """One of two pieces of host memory, which take turns, when no copy uses it."""
-        while len(self._staging) < 2:
-            self._staging.append((self.memory.alloc(_PIECE, Where.GTT), None))
-        self._turn = number = 1 - self._turn
-        block, moment = self._staging[number]
-        if moment is not None:
-            self.wait(moment)
-        return number, block
+    def start_copy(self, target: int, source: int, nbytes: int) -> Moment:
+        """A copy behind all that was started before."""
+        return self.start(self.copies, self.copies.copy(target, source, nbytes))
 
-    def _fetch(self, into: memoryview, number: int, start: int) -> None:
-        """A piece that was copied to the host."""
-        block, moment = self._staging[number]
-        assert moment is not None
-        self.wait(moment)
-        size = min(_PIECE, into.nbytes - start)
-        into[start : start + size] = view(block.address, size)
-
-    def copy_from(self, other: object, source: AMDBuffer, target: AMDBuffer, nbytes: int) -> bool:
+    def copy_from(
+        self, other: object, source: DeviceBuffer, target: DeviceBuffer, nbytes: int
+    ) -> bool:
         """Copies another AMD GPU's memory here without the host; neither side is waited for.
 
         False, and nothing is copied, where this GPU does not reach the other's memory.
@@ -350,13 +350,13 @@ class AMDDevice:
             return False
         first, second = sorted((self, other), key=lambda one: one.index)  # for all threads alike
         with first.working("copy a buffer"), second.working("copy a buffer"):
-            source.block.memory.map_to(source.block, self.node)
+            self.memory.map_to(source.block, self.node)
             if other is not self and other._last is not None:
                 self._foreign.append((other, other._last))
             for start in range(0, nbytes, _MOST_AT_ONCE):
                 size = min(_MOST_AT_ONCE, nbytes - start)
                 place, origin = target.argument + start, source.argument + start
-                self.start(self.copies, self.copies.copy(place, origin, size))
+                self.start_copy(place, origin, size)
             if other is not self and self._last is not None:
                 other._foreign.append((self, self._last))
         return True

@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from treadle.errors import DeviceError, InternalError
 from treadle.runtime.base import Entry
 from treadle.runtime.hardware.amd import aql
-from treadle.runtime.hardware.amd.buffers import AMDBuffer
 from treadle.runtime.hardware.amd.generations import Generation
 from treadle.runtime.hardware.amd.pm4 import PM4, Register
 from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.hardware.buffers import DeviceBuffer
 from treadle.runtime.hardware.codeobject import Descriptor, KernelCode
 from treadle.runtime.hardware.host_memory import round_up
 
@@ -50,7 +50,7 @@ class Phase:
     """
 
     kernel: KernelCode
-    code: AMDBuffer
+    code: DeviceBuffer
     entry: Entry
     cached: tuple[int, Words] | None = field(default=None, repr=False)
 

@@ -11,18 +11,15 @@ from __future__ import annotations
 
 import contextlib
 import enum
-import sys
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass, field
 
 from treadle.runtime.hardware.amd.abi import Memory
 from treadle.runtime.hardware.amd.discovery import Node
 from treadle.runtime.hardware.amd.failures import KFDError
 from treadle.runtime.hardware.amd.kfd import KFD
+from treadle.runtime.hardware.blocks import Block, BlockMemory, Pages
 from treadle.runtime.hardware.host_memory import PAGE, address_of, round_up
 
-__all__ = ["Block", "GPUMemory", "Where"]
+__all__ = ["GPUMemory", "Where"]
 
 _LARGE_PAGE = 2 << 20
 _ACCESS = Memory.WRITABLE | Memory.EXECUTABLE
@@ -36,67 +33,35 @@ class Where(enum.Enum):
     USERPTR = Memory.USERPTR | Memory.NO_SUBSTITUTE | Memory.COHERENT | _ACCESS
 
 
-@dataclass(eq=False)
-class _Pages:
-    """What the driver and the host gave for a block, as far as it was made."""
-
-    start: int
-    nbytes: int
-    handle: int = 0
-    reach: list[int] = field(default_factory=list)  # the GPUs that it is mapped to
-
-
-@dataclass(eq=False)
-class Block:
-    """`nbytes` of memory at `address`. Whoever holds it last knows that no work uses it.
-
-    It may be collected at any moment, also while this thread is inside of the driver. So it only
-    leaves its pages to its memory, which frees them when it is asked for more, or to `collect`.
-    """
-
-    memory: GPUMemory
-    address: int
-    nbytes: int
-    pages: _Pages
-
-    @property
-    def handle(self) -> int:
-        """The driver's name of it."""
-        return self.pages.handle
-
-    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        self.memory.returned.append(self.pages)
-        if self.memory.is_dead and not exiting():
-            self.memory.collect()  # both are of one cycle, and nobody asks for more
-
-
-class GPUMemory:
+class GPUMemory(BlockMemory):
     """Allocates on one GPU. Failures are KFDErrors."""
 
     def __init__(self, kfd: KFD, node: Node) -> None:
+        super().__init__()
         self._kfd, self._node = kfd, node
-        self.returned: deque[_Pages] = deque()
-        self.is_dead = False
         self._render = kfd.acquire(node)
-
-    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        self.is_dead = True
-        if not exiting():
-            self.collect()
 
     def alloc(self, nbytes: int, where: Where) -> Block:
         """Memory with undefined contents; the host sees it if it is the host's."""
         size = round_up(max(nbytes, 1), PAGE)
         alignment = _LARGE_PAGE if size >= _LARGE_PAGE else PAGE
         address = self._kfd.platform.reserve(size, alignment)
-        return self._made(Block(self, address, size, _Pages(address, size)), where, 0)
+        return self._made(Block(self, address, size, Pages(address, size)), where, 0)
+
+    def alloc_own(self, nbytes: int) -> Block:
+        """Memory of the GPU's own."""
+        return self.alloc(nbytes, Where.VRAM)
+
+    def alloc_shared(self, nbytes: int) -> Block:
+        """Memory of the host's that both see."""
+        return self.alloc(nbytes, Where.GTT)
 
     def import_host(self, pointer: int, nbytes: int) -> Block:
         """Memory of this process, for the GPU; it has to stay mapped as long as the block lives."""
         start = pointer & -PAGE
         size = round_up(pointer + nbytes - start, PAGE)
         address = self._kfd.platform.reserve(size, PAGE)
-        block = Block(self, address + pointer - start, nbytes, _Pages(address, size))
+        block = Block(self, address + pointer - start, nbytes, Pages(address, size))
         return self._made(block, Where.USERPTR, start)
 
     def _made(self, block: Block, where: Where, host: int) -> Block:
@@ -123,13 +88,8 @@ class GPUMemory:
             self._for_gpus("map_memory_to_gpu", block.handle, [node.gpu_id])
             block.pages.reach.append(node.gpu_id)
 
-    def collect(self) -> None:
-        """Frees what blocks have left."""
-        with contextlib.suppress(IndexError):  # another thread may take the last
-            while self.returned:
-                self._free(self.returned.popleft())
-
-    def _free(self, pages: _Pages) -> None:
+    def free(self, pages: Pages) -> None:
+        """Gives pages back to the driver and the host."""
         try:
             with contextlib.suppress(KFDError):  # of a GPU that is lost, everything is
                 if pages.reach:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from treadle.runtime.hardware.amd.discovery import Node
 from treadle.runtime.hardware.amd.generations import Generation
-from treadle.runtime.hardware.amd.memory import Block, GPUMemory, Where
+from treadle.runtime.hardware.amd.memory import GPUMemory, Where
+from treadle.runtime.hardware.blocks import Block
 from treadle.runtime.hardware.host_memory import round_up
 
 __all__ = ["Scratch"]

@@ -14,70 +14,119 @@ import threading
 from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from treadle.runtime.hardware.amd.launches import Phase
-from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.base import Launch
 from treadle.runtime.hardware.host_memory import PAGE, round_up, view
 from treadle.runtime.hardware.stream import Image
 from treadle.runtime.hardware.timeline import Moment, Timeline
 
 if TYPE_CHECKING:
-    from treadle.runtime.base import Launch
-    from treadle.runtime.hardware.amd.buffers import Blocks
-    from treadle.runtime.hardware.amd.queues import ComputeQueue
+    from treadle.runtime.base import Entry
+    from treadle.runtime.hardware.blocks import Block
+    from treadle.runtime.hardware.buffers import Blocks
 
-__all__ = ["AMDCallList"]
+__all__ = ["HardwareCallList", "Prepared", "Replaying", "misaligned"]
 
 _COPIES = 2
-_TICK_NS = 10
+_ALIGNMENT = 16
 _Key = tuple[bool, int, int]  # whether it is a variable; the launch; its number
 
 
-class _Device(Protocol):
-    """What a list of launches asks of its device, an AMDDevice."""
+def misaligned(entry: Entry, args: Sequence[int]) -> list[int]:
+    """The numbers of arguments that do not begin where asynchronous copies need it."""
+    return [number for number in entry.aligned if args[number] % _ALIGNMENT]
 
-    compute: ComputeQueue
-    scratch: Scratch
+
+class _Phase(Protocol):
+    """One kernel function; `kernarg_bytes` is the memory that a launch of it takes."""
+
+    @property
+    def entry(self) -> Entry: ...
+    @property
+    def kernarg_bytes(self) -> int: ...
+    def places(self, is_variable: bool, number: int) -> list[int]:
+        """In which words of that memory an argument or a variable of the launch is."""
+        ...
+
+
+class Prepared(NamedTuple):
+    """One launch of a phase that is to be written into `block`, which is at an address."""
+
+    phase: Any
+    block: memoryview
+    at: int
+    args: Sequence[int]
+    vars: Sequence[int]
+
+
+class Replaying(Protocol):
+    """What a list of launches asks of its device. `tick_ns` is one tick of its clock.
+
+    `commands_version` changes when commands that were made before are void.
+    """
+
     host_blocks: Blocks
     timeline: Timeline
+    tick_ns: int
 
+    @property
+    def commands_version(self) -> int: ...
     def working(self, what: str, names: Sequence[str] = ()) -> AbstractContextManager[None]: ...
-    def give_scratch(self, phase: Phase) -> None: ...
-    def start(self, queue: ComputeQueue, words: array[int], is_timed: bool = False) -> Moment: ...
+    def give_scratch(self, phase: Any, /) -> None: ...
+    def prepare(self, launches: Sequence[Prepared], /) -> array[int]:
+        """Writes what launches have in memory; the commands that start them one after another."""
+        ...
+
+    def replay(self, words: array[int], address: int) -> Moment:
+        """Starts commands that are also at an address."""
+        ...
+
+    def run(self, launches: Sequence[Launch], /) -> None: ...
     def wait(self, moment: Moment) -> None: ...
     def wait_for_all(self) -> None: ...
     def synchronize(self) -> None: ...
-    def run_timed(self, phase: Phase, args: Sequence[int], variables: Sequence[int]) -> Moment: ...
+    def run_timed(self, phase: Any, args: Sequence[int], variables: Sequence[int], /) -> Moment: ...
 
 
 class _Copy:
-    """One copy of the commands and arguments. It may be changed when `moment` has passed."""
+    """One copy of the arguments and commands. It may be changed when `moment` has passed."""
 
-    def __init__(self, device: _Device, nbytes: int) -> None:
+    def __init__(self, device: Replaying, nbytes: int) -> None:
         self._blocks = device.host_blocks
-        self.block = self._blocks.take(round_up(nbytes, PAGE))
-        self.image = Image(self.block.address, self.block.nbytes)
+        self._taken: list[Block] = []
+        self.image = self._memory(nbytes)
         self.words = array("I")
         self.moment: Moment | None = None
         self.changed: set[_Key] = set()
 
+    def _memory(self, nbytes: int) -> Image:
+        self._taken.append(self._blocks.take(round_up(nbytes, PAGE)))
+        return Image(self._taken[-1].address, self._taken[-1].nbytes)
+
+    def give_commands(self, words: array[int]) -> None:
+        """What a replay starts, once."""
+        commands = self._memory(4 * len(words))
+        commands.fill(words)
+        self.words, self.start = words, commands.address
+
     def __del__(self) -> None:
-        if hasattr(self, "block"):
-            self._blocks.give_back(id(self.block))
+        for block in getattr(self, "_taken", ()):
+            self._blocks.give_back(id(block))
 
 
-class AMDCallList:
+class HardwareCallList:
     """Launches that can be replayed."""
 
-    def __init__(self, device: _Device, launches: Sequence[Launch], keep: object) -> None:
+    def __init__(self, device: Replaying, launches: Sequence[Launch], keep: object) -> None:
         self._device, self._keep = device, keep
-        self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
+        self._phases: list[list[_Phase]] = [list(launch.phases) for launch in launches]
         self._args = [list(launch.args) for launch in launches]
         self._vars = [list(launch.vars) for launch in launches]
         flat = [(call, phase) for call, phases in enumerate(self._phases) for phase in phases]
         self._names = list(dict.fromkeys(phase.entry.symbol for _, phase in flat))
         self._flat = flat
+        self._choosy = [(call, phase.entry) for call, phase in flat if phase.entry.aligned]
         self._places = self._find_places()
         self._copies: list[_Copy] = []
         self._version = -1  # of the scratch memory that the commands know
@@ -126,20 +175,31 @@ class AMDCallList:
         if not self._names:
             return
         device = self._device
+        if any(misaligned(entry, self._args[call]) for call, entry in self._choosy):
+            self._run_plainly()
+            return
         with device.working("replay launches", self._names), self._lock:
             for _, phase in self._flat:
                 device.give_scratch(phase)
-            if self._version != device.scratch.version:
+            if self._version != device.commands_version:
                 self._make_copies()
             copy = self._copies[self._runs % _COPIES]
             self._runs += 1
             if copy.moment is not None:
                 device.wait(copy.moment)
             self._bring_up_to_date(copy)
-            words = device.compute.replay(copy.words, copy.block.address + 4 * self._argument_words)
-            for start in range(0, len(words), device.compute.limit):
-                part = words[start : start + device.compute.limit]
-                copy.moment = device.start(device.compute, part)
+            copy.moment = device.replay(copy.words, copy.start)
+
+    def _run_plainly(self) -> None:
+        """By launches of their own, some with other memory: nothing of the copies is changed."""
+        self._device.run(
+            [
+                Launch(phases, args, variables)
+                for phases, args, variables in zip(
+                    self._phases, self._args, self._vars, strict=True
+                )
+            ]
+        )
 
     def _bring_up_to_date(self, copy: _Copy) -> None:
         for key in copy.changed:
@@ -152,24 +212,21 @@ class AMDCallList:
         copy.changed.clear()
 
     def _make_copies(self) -> None:
-        """Commands and arguments anew: arguments first, commands behind them."""
-        self._device.wait_for_all()  # the blocks may have been another list's
-        made = [self._device.compute.launch(phase, self._device.scratch) for _, phase in self._flat]
-        count = sum(len(one.words) for one in made)
-        self._copies = [
-            _Copy(self._device, 4 * (self._argument_words + count)) for _ in range(_COPIES)
-        ]
-        for copy in self._copies:
-            at = copy.block.address
-            for (call, phase), one in zip(self._flat, made, strict=True):
-                phase.pack(view(at, phase.kernarg_bytes), self._args[call], self._vars[call])
-                words = one.words[:]
-                if one.kernarg is not None:
-                    words[one.kernarg], words[one.kernarg + 1] = at & 0xFFFFFFFF, at >> 32
-                copy.words += words
-                at += phase.kernarg_bytes
-            copy.image.fill(copy.words, self._argument_words)
-        self._version = self._device.scratch.version
+        """Arguments and commands anew."""
+        device = self._device
+        device.wait_for_all()  # the blocks may have been another list's
+        self._copies = [self._made() for _ in range(_COPIES)]
+        self._version = device.commands_version
+
+    def _made(self) -> _Copy:
+        copy = _Copy(self._device, 4 * self._argument_words)
+        at, launches = copy.image.address, list[Prepared]()
+        for call, phase in self._flat:
+            block = view(at, phase.kernarg_bytes)
+            launches.append(Prepared(phase, block, at, self._args[call], self._vars[call]))
+            at += phase.kernarg_bytes
+        copy.give_commands(self._device.prepare(launches))
+        return copy
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch by itself; the start and end of each, in ns of the GPU's clock."""
@@ -183,5 +240,5 @@ class AMDCallList:
                 device.wait(moments[-1])
                 start, _ = device.timeline.times(moments[0])
                 _, end = device.timeline.times(moments[-1])
-                times.append((start * _TICK_NS, end * _TICK_NS))
+                times.append((start * device.tick_ns, end * device.tick_ns))
         return times

@@ -2,7 +2,7 @@
 
 from random import Random
 
-from treadle.emulate.kfd.work import After, Worklist
+from treadle.emulate.machine.work import After, Worklist
 
 SEEDS = range(200)
 

@@ -1,6 +1,6 @@
 """Buffers in a GPU's memory: what is given back waits for reuse, by its size.
 
-    buffer = AMDAllocator(...).alloc(1024)
+    buffer = Allocator(...).alloc(1024)
     buffer.argument        ->  its address
 
 A block that waits may still be in use by work that was started before. What uses it next comes
@@ -12,28 +12,42 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from typing import TYPE_CHECKING, NoReturn
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, NoReturn, Protocol
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.forks import fork_safe
 from treadle.helpers import human_bytes
 from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.buffer import size_class
-from treadle.runtime.hardware.amd.memory import Block, GPUMemory, Where
+from treadle.runtime.hardware.blocks import Block, BlockMemory
 from treadle.runtime.hardware.host_memory import PAGE, round_up
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treadle.runtime.base import MemoryStats
-    from treadle.runtime.hardware.amd.failures import Failures
 
-__all__ = ["AMDAllocator", "AMDBuffer", "Blocks"]
+__all__ = ["Allocator", "Blocks", "DeviceBuffer", "Failures"]
 
 Blocks = BlockCache[int, Block]
 
 
-class AMDBuffer:
+class Failures(Protocol):
+    """What an allocator asks of who knows a device's failures."""
+
+    name: str
+
+    def check(self) -> None:
+        """Raises DeviceError for a lost device."""
+        ...
+
+    def translated(self, what: str) -> AbstractContextManager[None]:
+        """A block whose driver errors are raised as what users are to read."""
+        ...
+
+
+class DeviceBuffer:
     """`nbytes` of a GPU's memory at `argument`; `block` is what it is a part of."""
 
     __slots__ = ("__weakref__", "_cache", "_owner", "argument", "block", "nbytes")
@@ -46,22 +60,22 @@ class AMDBuffer:
 
     def view(self) -> NoReturn:
         """Raises DeviceError: the host has no access."""
-        raise DeviceError("the host has no access to memory of an AMD GPU: read it")
+        raise DeviceError("the host has no access to the GPU's own memory: read it")
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         if self._cache is not None and not exiting():
             self._cache.give_back(id(self.block))
 
 
-class AMDAllocator:
-    """Makes AMDBuffers. Any number of threads may call it.
+class Allocator:
+    """Makes DeviceBuffers. Any number of threads may call it.
 
     `synchronize` returns once no work uses memory that is free.
     """
 
     def __init__(
         self,
-        memory: GPUMemory,
+        memory: BlockMemory,
         failures: Failures,
         largest: int,
         synchronize: Callable[[], None],
@@ -72,7 +86,7 @@ class AMDAllocator:
         self._blocks: Blocks = BlockCache(self._fresh, int, lock, self._settle)
         self._code: Blocks = BlockCache(self._fresh, int, lock, self._settle)
 
-    def alloc(self, nbytes: int) -> AMDBuffer:
+    def alloc(self, nbytes: int) -> DeviceBuffer:
         """Memory with undefined contents. Raises OutOfMemory, and DeviceError for a lost device."""
         self._failures.check()
         name = self._failures.name
@@ -83,22 +97,22 @@ class AMDAllocator:
                 "narrower dtype"
             )
         size = round_up(size_class(nbytes), PAGE)
-        return AMDBuffer(self._blocks.take(size), nbytes, self._blocks)
+        return DeviceBuffer(self._blocks.take(size), nbytes, self._blocks)
 
-    def alloc_code(self, nbytes: int) -> AMDBuffer:
+    def alloc_code(self, nbytes: int) -> DeviceBuffer:
         """Memory for code, which counts for no tensor's. Raises OutOfMemory."""
         self._failures.check()
-        return AMDBuffer(self._code.take(round_up(nbytes, PAGE)), nbytes, self._code)
+        return DeviceBuffer(self._code.take(round_up(nbytes, PAGE)), nbytes, self._code)
 
     def _fresh(self, size: int) -> Block:
         with self._failures.translated(f"allocate {human_bytes(size)}"):
-            return self._memory.alloc(size, Where.VRAM)
+            return self._memory.alloc_own(size)
 
     def _settle(self) -> None:
         with contextlib.suppress(DeviceError):  # a lost device uses nothing
             self._synchronize()
 
-    def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> AMDBuffer:
+    def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> DeviceBuffer:
         """Memory of the host's, in place; `owner` lives as long as the buffer, and waits for it."""
         with self._failures.translated("use memory of the host's"):
             block = self._memory.import_host(pointer, max(nbytes, 1))
@@ -116,7 +130,7 @@ class AMDAllocator:
         return self._blocks.stats
 
 
-class _Imported(AMDBuffer):
+class _Imported(DeviceBuffer):
     """A buffer in memory of somebody else's, which is given back when no work uses it."""
 
     __slots__ = ("_settle",)

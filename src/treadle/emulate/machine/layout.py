@@ -1,0 +1,28 @@
+"""Blocks of bytes whose fields a table names, as others' headers have them.
+
+layout = Layout(8, {"fd": [0, 4], "status": [4, 4]})
+layout.get(block, "status")
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["Fields", "Layout"]
+
+Fields = Mapping[str, Sequence[int]]
+
+
+class Layout:
+    """A block of bytes with named fields."""
+
+    def __init__(self, nbytes: int, fields: Fields) -> None:
+        self.nbytes, self.fields = nbytes, fields
+
+    def get(self, block: bytes | bytearray | memoryview, name: str) -> int:
+        at, size = self.fields[name]
+        return int.from_bytes(block[at : at + size], "little")
+
+    def put(self, block: bytearray | memoryview, name: str, value: int) -> None:
+        at, size = self.fields[name]
+        block[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")

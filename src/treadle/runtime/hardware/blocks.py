@@ -1,0 +1,84 @@
+"""Blocks of memory that devices reach: who holds one last lets it go, at whatever moment.
+
+    block = memory.alloc(1 << 20, Where.VRAM)       # `memory` is a BlockMemory
+    block.address                                   # the same for the GPU and the host
+
+A block may be collected at any moment, also while this thread is inside of the driver. So it only
+leaves its pages to its memory, which frees them when it is asked for more, or to `collect`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from abc import ABC, abstractmethod
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Block", "BlockMemory", "Pages"]
+
+
+@dataclass(eq=False)
+class Pages:
+    """What the driver and the host gave for a block, as far as it was made."""
+
+    start: int
+    nbytes: int
+    handle: int = 0
+    reach: list[int] = field(default_factory=list)  # the GPUs that it is mapped to
+
+
+@dataclass(eq=False)
+class Block:
+    """`nbytes` of memory at `address`. Whoever holds it last knows that no work uses it."""
+
+    memory: BlockMemory
+    address: int
+    nbytes: int
+    pages: Pages
+
+    @property
+    def handle(self) -> int:
+        """The driver's name of it."""
+        return self.pages.handle
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.memory.returned.append(self.pages)
+        if self.memory.is_dead and not exiting():
+            self.memory.collect()  # both are of one cycle, and nobody asks for more
+
+
+class BlockMemory(ABC):
+    """Makes blocks on one device, and frees the pages that they leave."""
+
+    def __init__(self) -> None:
+        self.returned: deque[Pages] = deque()
+        self.is_dead = False
+
+    def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
+        self.is_dead = True
+        if not exiting():
+            self.collect()
+
+    def collect(self) -> None:
+        """Frees what blocks have left."""
+        with contextlib.suppress(IndexError):  # another thread may take the last
+            while self.returned:
+                self.free(self.returned.popleft())
+
+    @abstractmethod
+    def alloc_own(self, nbytes: int) -> Block:
+        """Memory of the device's own with undefined contents."""
+
+    @abstractmethod
+    def alloc_shared(self, nbytes: int) -> Block:
+        """Memory of the host's that both see, cached nowhere."""
+
+    @abstractmethod
+    def import_host(self, pointer: int, nbytes: int) -> Block:
+        """Memory of this process; it has to stay mapped as long as the block lives."""
+
+    @abstractmethod
+    def free(self, pages: Pages) -> None:
+        """Gives pages back to the driver and the host."""
