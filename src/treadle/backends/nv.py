@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import functools
 import os
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
 from ..target import Target
 from .record import Backend, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
+    from ..compile.nvrtc import NVRTCCompiler
+    from ..compile.ptxas import PTXASCompiler
+    from ..emulate.nv.compiler import RecordingCompiler
     from ..emulate.nv.programs import Programs
     from ..render.base import Renderer
     from ..runtime.base import Device
@@ -33,7 +36,7 @@ def _target(request: Request) -> Target:
     return plain_target(request.arch or _USUAL)
 
 
-def _nvrtc(target: Target, device: NVDevice | None) -> Any:
+def _nvrtc(target: Target, device: NVDevice | None) -> NVRTCCompiler | RecordingCompiler:
     """An emulated GPU runs the PTX that is recorded beside its machine code."""
     from ..compile.nvrtc import NVRTCCompiler
 
@@ -51,7 +54,7 @@ def _cuda_renderer(target: Target, contract: bool) -> Renderer:
     return CUDARenderer(target, contract)
 
 
-def _ptxas(target: Target, device: NVDevice | None) -> Any:
+def _ptxas(target: Target, device: NVDevice | None) -> PTXASCompiler | RecordingCompiler:
     from ..compile.ptxas import PTXASCompiler
 
     compiler = PTXASCompiler(target)

@@ -30,7 +30,7 @@ _TIMEOUT_SECONDS = 300
 
 
 class PTXASCompiler:
-    """Compiles LLVM IR for one target, to a cubin. Any number of threads may call it."""
+    """Compiles LLVM IR for one target, to a cubin. All threads may call it."""
 
     name = "PTX"
     travels = True

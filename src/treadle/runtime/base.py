@@ -107,7 +107,7 @@ class Buffer(Protocol):
 
 
 class Allocator(Protocol):
-    """Makes buffers. Any number of threads may call it.
+    """Makes buffers. All threads may call it.
 
     `largest`: so many bytes one buffer has at most; None where only the host's memory ends it.
     """

@@ -11,7 +11,7 @@ import ctypes
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.machine.work import After, Worklist
@@ -21,35 +21,16 @@ from treadle.emulate.nv.copy import CopyEngine
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
-    from random import Random
-
     from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.machine.scheduler import Engine
-    from treadle.emulate.nv.chips import Chip
-    from treadle.emulate.nv.dispatch import Execute
-    from treadle.emulate.nv.injection import Injection
+    from treadle.emulate.nv.engines import GPU
 
-__all__ = ["GPU", "Channel", "ChannelFacts"]
+__all__ = ["Channel", "ChannelFacts"]
 
 _HOST_CLASS = 0xC56F  # whose methods all later ones have, too
 _HOST_METHODS = 0x100  # methods below this are the host's
 _INCREASING, _NOT_INCREASING, _IMMEDIATE, _ONE_INCREASING = 1, 3, 4, 5  # bits 31:29 of a header
 _FAILED = 0xFFFF
-
-
-class GPU(Protocol):
-    """What a channel asks of its GPU, an EmulatedGPU."""
-
-    chip: Chip
-    execute: Execute
-    is_halted: bool
-    injection: Injection | None
-
-    @property
-    def random(self) -> Random: ...
-    def drops(self, kind: str) -> bool: ...
-    def clock(self) -> int: ...
-    def halt(self, fault: ChannelFault) -> None: ...
 
 
 @dataclass(frozen=True)

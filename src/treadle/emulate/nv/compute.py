@@ -12,7 +12,7 @@ from treadle.emulate.nv.meta_data import MetaData, wrong
 if TYPE_CHECKING:
     from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.machine.work import Worklist
-    from treadle.emulate.nv.channel import GPU
+    from treadle.emulate.nv.engines import GPU
 
 __all__ = ["ComputeEngine"]
 

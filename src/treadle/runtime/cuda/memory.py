@@ -54,7 +54,7 @@ class CUDABuffer:
 
 
 class CUDAAllocator:
-    """Makes CUDABuffers. Any number of threads may call it."""
+    """Makes CUDABuffers. All threads may call it."""
 
     def __init__(
         self, name: str, index: int, context: Context, stream: Stream | None, failures: Failures

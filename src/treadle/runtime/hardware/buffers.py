@@ -68,7 +68,7 @@ class DeviceBuffer:
 
 
 class Allocator:
-    """Makes DeviceBuffers. Any number of threads may call it.
+    """Makes DeviceBuffers. All threads may call it.
 
     `synchronize` returns once no work uses memory that is free.
     """

@@ -14,7 +14,7 @@ import threading
 from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
 
 from treadle.runtime.base import Launch
 from treadle.runtime.hardware.host_memory import PAGE, round_up, view
@@ -50,10 +50,13 @@ class _Phase(Protocol):
         ...
 
 
+Code: TypeAlias = Any  # a phase as the device's compiler and loader have made it
+
+
 class Prepared(NamedTuple):
     """One launch of a phase that is to be written into `block`, which is at an address."""
 
-    phase: Any
+    phase: Code
     block: memoryview
     at: int
     args: Sequence[int]
@@ -73,7 +76,7 @@ class Replaying(Protocol):
     @property
     def commands_version(self) -> int: ...
     def working(self, what: str, names: Sequence[str] = ()) -> AbstractContextManager[None]: ...
-    def give_scratch(self, phase: Any, /) -> None: ...
+    def give_scratch(self, phase: Code, /) -> None: ...
     def prepare(self, launches: Sequence[Prepared], /) -> array[int]:
         """Writes what launches have in memory; the commands that start them one after another."""
         ...
@@ -86,7 +89,9 @@ class Replaying(Protocol):
     def wait(self, moment: Moment) -> None: ...
     def wait_for_all(self) -> None: ...
     def synchronize(self) -> None: ...
-    def run_timed(self, phase: Any, args: Sequence[int], variables: Sequence[int], /) -> Moment: ...
+    def run_timed(
+        self, phase: Code, args: Sequence[int], variables: Sequence[int], /
+    ) -> Moment: ...
 
 
 class _Copy:

@@ -57,7 +57,7 @@ class Interrupt(NamedTuple):
 
 
 class KFD:
-    """The opened driver. Any thread may use it."""
+    """The opened driver. All threads may use it."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform

@@ -42,7 +42,7 @@ class Card(NamedTuple):
 
 
 class RM:
-    """The opened driver. Any thread may use it. `fd` is /dev/nvidiactl."""
+    """The opened driver. All threads may use it. `fd` is /dev/nvidiactl."""
 
     def __init__(self, platform: Platform) -> None:
         self.platform = platform
