@@ -228,7 +228,7 @@ def test_bytes_that_are_no_instruction_are_named():
     device = machine.open(0)
     library, x = machine.kernel.load(device), put(device, X)
     [phase] = library.phases
-    device._send(phase.program, memoryview(b"\xff" * 256))
+    device._staging.write(device, phase.program, memoryview(b"\xff" * 256))
     device.run([machine.kernel.launch(library, x, x, 1)])
     with pytest.raises(DeviceError, match=r"^AMD: a kernel .* illegal instruction .*ffffffff"):
         device.synchronize()
