@@ -68,6 +68,11 @@ def test_gates_of_steps_or_of_rows_alone_say_nothing():
     assert rows_with_own_steps(factor(STEP < 3, PLACE < 2), (ROW, PLACE), (STEP, TAP)) == ()
 
 
+def test_numbers_that_launches_know_say_nothing():
+    size = Node.variable("size", 1, 9)
+    assert rows_with_own_steps(factor(STEP * 3 + PLACE < size), (ROW, PLACE), (STEP, TAP)) == ()
+
+
 @pytest.mark.parametrize(
     ("channels", "out", "size", "window", "stride", "groups"),
     [(64, 48, 31, 3, 2, 1), (80, 32, 38, 3, 2, 2), (24, 64, 45, 5, 2, 1), (32, 40, 40, 5, 3, 1),

@@ -38,7 +38,12 @@ def rows_with_own_steps(factor: Node, rows: Loops, steps: Loops) -> Loops:
 
 
 def _is_about(condition: Node, rows: Loops, steps: Loops) -> bool:
-    """Whether a condition is about one of the steps, and about rows and nothing else."""
+    """Whether a condition is about one of the steps, and about rows and nothing else.
+
+    Not about a number that launches know, or one in memory.
+    """
+    if any(n.op in (Op.VARIABLE, Op.LOAD) for n in condition.toposort()):
+        return False
     loops = ranges_of(condition)
     mine = loops & frozenset(steps)
     return len(mine) == 1 and bool(loops - mine) and loops - mine <= frozenset(rows)
