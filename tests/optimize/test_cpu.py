@@ -270,12 +270,19 @@ def test_gradients_to_weights_read_the_image_where_packing_goes_pixel_by_pixel(
     channels, size, window
 ):
     """Places in a window are too short for vectors, and those at the borders have masks."""
-    weight = filled(channels, 24, window, window)
-    result = filled(2, 24, size, size).conv2d(weight, padding=window // 2)
-    gradient = result.gradient(weight, gradient=filled(2, channels, size, size))[0]
+    around, weight = window // 2, filled(channels, 24, window, window)
+    x, slope = numbers(2, 24, size, size), numbers(2, channels, size, size)
+    image, arrived = (Tensor(t, device="CPU").realize() for t in (x, slope))
+    gradient = image.conv2d(weight, padding=around).gradient(weight, gradient=arrived)[0]
     (kernel,) = scheduled([(gradient.node, gradient.device)])
     _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
     assert {move.rows for move in log.of_kind(TileMatmul)} == {"image"}
+    padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (around, around), (around, around)])
+    found = gradient.numpy()
+    for i, j in itertools.product(range(window), repeat=2):
+        part = padded[:, :, i : i + size, j : j + size]
+        wanted = np.tensordot(slope.astype(np.float64), part, axes=((0, 2, 3), (0, 2, 3)))
+        np.testing.assert_allclose(found[:, :, i, j], wanted, rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize(("channels", "size", "window"), [(32, 16, 7), (96, 19, 5), (40, 23, 3)])
