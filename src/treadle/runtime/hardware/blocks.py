@@ -16,6 +16,10 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from treadle.runtime.hardware.failures import DriverError
+from treadle.runtime.hardware.host_memory import PAGE, round_up
+from treadle.runtime.hardware.platform import Platform
+
 __all__ = ["Block", "BlockMemory", "Pages"]
 
 
@@ -52,7 +56,8 @@ class Block:
 class BlockMemory(ABC):
     """Makes blocks on one device, and frees the pages that they leave."""
 
-    def __init__(self) -> None:
+    def __init__(self, platform: Platform) -> None:
+        self.platform = platform
         self.returned: deque[Pages] = deque()
         self.is_dead = False
 
@@ -75,10 +80,28 @@ class BlockMemory(ABC):
     def alloc_shared(self, nbytes: int) -> Block:
         """Memory of the host's that both see, cached nowhere."""
 
-    @abstractmethod
     def import_host(self, pointer: int, nbytes: int) -> Block:
         """Memory of this process; it has to stay mapped as long as the block lives."""
+        start = pointer & -PAGE
+        size = round_up(pointer + nbytes - start, PAGE)
+        address = self.platform.reserve(size, PAGE)
+        block = Block(self, address + pointer - start, nbytes, Pages(address, size))
+        self.collect()
+        self.adopt(block, start)
+        return block
 
     @abstractmethod
+    def adopt(self, block: Block, start: int) -> None:
+        """Gives the device the pages of this process that begin at an address, as the block's."""
+
     def free(self, pages: Pages) -> None:
         """Gives pages back to the driver and the host."""
+        try:
+            with contextlib.suppress(DriverError):  # of a GPU that is lost, everything is
+                self.let_go(pages)
+        finally:
+            self.platform.unmap(pages.start, pages.nbytes)
+
+    @abstractmethod
+    def let_go(self, pages: Pages) -> None:
+        """Gives pages back to the driver, as far as it gave any."""

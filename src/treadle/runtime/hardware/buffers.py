@@ -12,8 +12,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import threading
-from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, NoReturn, Protocol
+from typing import TYPE_CHECKING, NoReturn
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.forks import fork_safe
@@ -27,24 +26,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treadle.runtime.base import MemoryStats
+    from treadle.runtime.hardware.failures import Failures
 
-__all__ = ["Allocator", "Blocks", "DeviceBuffer", "Failures"]
+__all__ = ["Allocator", "Blocks", "DeviceBuffer"]
 
 Blocks = BlockCache[int, Block]
-
-
-class Failures(Protocol):
-    """What an allocator asks of who knows a device's failures."""
-
-    name: str
-
-    def check(self) -> None:
-        """Raises DeviceError for a lost device."""
-        ...
-
-    def translated(self, what: str) -> AbstractContextManager[None]:
-        """A block whose driver errors are raised as what users are to read."""
-        ...
 
 
 class DeviceBuffer:

@@ -14,9 +14,10 @@ import threading
 from array import array
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 from treadle.runtime.base import Launch
+from treadle.runtime.hardware.arguments import Arguments
 from treadle.runtime.hardware.host_memory import PAGE, round_up, view
 from treadle.runtime.hardware.stream import Image
 from treadle.runtime.hardware.timeline import Moment, Timeline
@@ -45,22 +46,14 @@ class _Phase(Protocol):
     def entry(self) -> Entry: ...
     @property
     def kernarg_bytes(self) -> int: ...
-    def places(self, is_variable: bool, number: int) -> list[int]:
-        """In which words of that memory an argument or a variable of the launch is."""
-        ...
+    @property
+    def arguments(self) -> Arguments: ...
 
 
 Code: TypeAlias = Any  # a phase as the device's compiler and loader have made it
-
-
-class Prepared(NamedTuple):
-    """One launch of a phase that is to be written into `block`, which is at an address."""
-
-    phase: Code
-    block: memoryview
-    at: int
-    args: Sequence[int]
-    vars: Sequence[int]
+# One launch that is to be written into memory: its phase, the memory, which is at an address, the
+# arguments and the variables. A plain tuple, since each launch makes one.
+Prepared: TypeAlias = tuple[Code, memoryview, int, Sequence[int], Sequence[int]]
 
 
 class Replaying(Protocol):
@@ -152,10 +145,10 @@ class HardwareCallList:
         at = 0
         for call, phase in self._flat:
             for number in range(len(self._args[call])):
-                here = [at + place for place in phase.places(False, number)]
+                here = [at + place for place in phase.arguments.places(False, number)]
                 found.setdefault((False, call, number), []).extend(here)
             for number in range(len(self._vars[call])):
-                here = [at + place for place in phase.places(True, number)]
+                here = [at + place for place in phase.arguments.places(True, number)]
                 found.setdefault((True, call, number), []).extend(here)
             at += phase.kernarg_bytes // 4
         self._argument_words = at
@@ -228,7 +221,7 @@ class HardwareCallList:
         at, launches = copy.image.address, list[Prepared]()
         for call, phase in self._flat:
             block = view(at, phase.kernarg_bytes)
-            launches.append(Prepared(phase, block, at, self._args[call], self._vars[call]))
+            launches.append((phase, block, at, self._args[call], self._vars[call]))
             at += phase.kernarg_bytes
         copy.give_commands(self._device.prepare(launches))
         return copy

@@ -75,7 +75,9 @@ def test_older_gpus_are_told_by_scalar_registers(arch):
     assert len(words) == 9
     assert words[0] | (words[1] & 0xFFFF) << 32 == device.scratch.base
     assert words[1] >> 31 == 1  # swizzled
-    assert words[2] == device.scratch.block.nbytes
+    block = device.scratch.block
+    assert block is not None
+    assert words[2] == block.nbytes
     assert words[3] >> 23 & 1 == 1  # each lane its own element
     assert 8 << (words[3] >> 21 & 3) == machine.dispatches[-1].wave  # which take turns
     assert words[6] | words[7] << 32 == device.scratch.base

@@ -5,10 +5,10 @@ target_of(node, None, False)        ->  Target(name="AMD Radeon RX 7900 XTX (gfx
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError
+from treadle.runtime.hardware.adapter import check_arch, described
 from treadle.target.amd import AMD_CHIPS, amd_target
 
 if TYPE_CHECKING:
@@ -24,23 +24,13 @@ def target_of(node: Node, arch: str | None, is_emulated: bool) -> Target:
 
     Raises DeviceError for a GPU of another chip, and for one that no code is made for.
     """
-    if arch not in (None, node.arch):
-        raise DeviceError(
-            f"AMD: {node.name} is of {node.arch}, which does not run code for {arch}: leave it out"
-        )
+    check_arch("AMD", node.name, node.arch, arch)
     if node.arch not in AMD_CHIPS:
         raise DeviceError(
             f"AMD: {node.name} is of {node.arch}, and treadle makes code for "
             f"{', '.join(AMD_CHIPS)}; choose another device"
         )
-    target = amd_target(node.arch)
-    assert target.workgroup is not None
-    return replace(
-        target,
-        name=f"{'emulated ' if is_emulated else ''}{node.name} ({node.arch})",
-        cores=node.units,
-        workgroup=replace(target.workgroup, busy=node.units),
-    )
+    return described(amd_target(node.arch), node.name, node.arch, node.units, is_emulated)
 
 
 def describe(kfd: KFD) -> str:

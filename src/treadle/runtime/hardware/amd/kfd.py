@@ -16,8 +16,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 from weakref import WeakSet
 
-from treadle.errors import DeviceError
 from treadle.forks import fork_safe
+from treadle.runtime.hardware.adapter import numbered
 from treadle.runtime.hardware.amd.abi import (
     CALLS,
     EVENT_DATA,
@@ -27,12 +27,13 @@ from treadle.runtime.hardware.amd.abi import (
 )
 from treadle.runtime.hardware.amd.discovery import Node, find_nodes
 from treadle.runtime.hardware.amd.failures import (
+    ADVICE,
     OLDEST_INTERFACE,
-    Failures,
+    AMDFailures,
     KFDError,
-    opening_failed,
     too_old,
 )
+from treadle.runtime.hardware.failures import opening_failed
 from treadle.runtime.hardware.host_memory import address_of
 from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.hardware.structs import Value
@@ -64,7 +65,7 @@ class KFD:
         try:
             self.fd = platform.open(_PATH)
         except OSError as error:
-            raise opening_failed(_PATH, error) from error
+            raise opening_failed(ADVICE, _PATH, error) from error
         given = self.call("get_version")
         self.version = given["major_version"], given["minor_version"]
         if self.version < OLDEST_INTERFACE:
@@ -73,7 +74,7 @@ class KFD:
         self.nodes = find_nodes(platform)
         self.interrupt: Interrupt | None = None
         self._faults: dict[int, int] = {}  # kinds of events by their numbers
-        self._watchers: defaultdict[int, WeakSet[Failures]] = defaultdict(WeakSet)
+        self._watchers: defaultdict[int, WeakSet[AMDFailures]] = defaultdict(WeakSet)
         self._render: dict[int, int] = {}  # render nodes by GPU
         self._shared: list[Shared] = []
         self._poll: _Wait | None = None
@@ -97,7 +98,7 @@ class KFD:
                 try:
                     fd = self.platform.open(path)
                 except OSError as error:
-                    raise opening_failed(path, error) from error
+                    raise opening_failed(ADVICE, path, error) from error
                 self.call("acquire_vm", drm_fd=fd, gpu_id=node.gpu_id)
                 if self.version >= _RUNTIME_ENABLE_SINCE and not self._render:
                     self.call("runtime_enable", mode_mask=1)
@@ -116,7 +117,7 @@ class KFD:
 
     # -- events -----------------------------------------------------------------------------------
 
-    def make_events(self, handle: int, address: int) -> None:
+    def make_events(self, handle: int, address: int) -> Interrupt:
         """Makes the events of this process, over a page that GPUs write to."""
         given = self.call(
             "create_event", event_page_offset=handle, event_type=EventType.SIGNAL, auto_reset=1
@@ -126,8 +127,9 @@ class KFD:
             event = self.call("create_event", event_type=kind, auto_reset=1)
             self._faults[event["event_id"]] = kind
         self.interrupt = Interrupt(given["event_id"], mailbox)
+        return self.interrupt
 
-    def watch(self, node: Node, failures: Failures) -> None:
+    def watch(self, node: Node, failures: AMDFailures) -> None:
         """Who is told of the faults of a GPU."""
         self._watchers[node.gpu_id].add(failures)
 
@@ -159,12 +161,7 @@ class KFD:
 
     def node(self, index: int, name: str) -> Node:
         """GPU `index`. Raises DeviceError if there is none."""
-        if index < len(self.nodes):
-            return self.nodes[index]
-        count = len(self.nodes)
-        raise DeviceError(
-            f"there is no {name}: the kernel driver shows {count or 'no'} GPU{'s' * (count != 1)}"
-        )
+        return numbered(self.nodes, index, name)
 
 
 class _Wait:

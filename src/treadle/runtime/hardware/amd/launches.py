@@ -1,26 +1,24 @@
 """Launches as commands: what is written once for a kernel, and where a launch changes it.
 
     phase = Phase(kernel, code, entry)
-    phase.pack(arguments, args, variables)       # what the kernel reads
+    phase.arguments.pack(block, args, variables)     # what the kernel reads
     words, place = pm4_words(pm4, generation, phase, scratch, queue)
 
-`place` is where the address of the arguments goes. Arguments are addresses first, in the order of
-the entry's slots, then 32-bit integers. The code's note says where each of them lies.
+`place` is where the address of the arguments goes.
 """
 
 from __future__ import annotations
 
-import struct
 from array import array
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.errors import DeviceError, InternalError
+from treadle.errors import DeviceError
 from treadle.runtime.base import Entry
 from treadle.runtime.hardware.amd import aql
 from treadle.runtime.hardware.amd.generations import Generation
 from treadle.runtime.hardware.amd.pm4 import PM4, Register
 from treadle.runtime.hardware.amd.scratch import Scratch
+from treadle.runtime.hardware.arguments import Arguments
 from treadle.runtime.hardware.buffers import DeviceBuffer
 from treadle.runtime.hardware.codeobject import Descriptor, KernelCode
 from treadle.runtime.hardware.host_memory import round_up
@@ -60,9 +58,8 @@ class Phase:
                 f"{self.entry.symbol}: {self.entry.grid} workgroups of {self.entry.work_items}, "
                 f"and a launch has at most {_MOST_WORK_ITEMS} work items: split the tensor"
             )
-        self._numbers = [slot.number for slot in self.entry.slots]
-        self._packer = _packer(self.kernel, "Q" * len(self._numbers), self.entry)
-        least = max(self.descriptor.kernarg_bytes, self._packer.size, 1)
+        self.arguments = Arguments(self.kernel.name, self.kernel.arguments, self.entry)
+        least = max(self.descriptor.kernarg_bytes, self.arguments.nbytes, 1)
         self.kernarg_bytes = round_up(least, KERNARG_ALIGN)
 
     @property
@@ -84,39 +81,6 @@ class Phase:
     def group_bytes(self) -> int:
         """Memory that the work items of a workgroup share."""
         return self.descriptor.group_bytes + self.entry.shared
-
-    def pack(self, block: memoryview, args: Sequence[int], variables: Sequence[int]) -> None:
-        """Writes the arguments to where the kernel reads them."""
-        self._packer.pack_into(
-            block, 0,
-            *[args[number] for number in self._numbers],
-            *[variables[place] for place in self.entry.variables],
-        )  # fmt: skip
-
-    def places(self, is_variable: bool, number: int) -> list[int]:
-        """In which words of its arguments an argument or a variable of the launch is."""
-        given = [(False, one) for one in self._numbers]
-        given += [(True, one) for one in self.entry.variables]
-        return [
-            argument.offset // 4
-            for argument, one in zip(self.kernel.arguments, given, strict=True)
-            if one == (is_variable, number)
-        ]
-
-
-def _packer(kernel: KernelCode, addresses: str, entry: Entry) -> struct.Struct:
-    """Puts a launch's addresses and integers to where the code's note says."""
-    codes, form, end = addresses + "i" * len(entry.variables), "<", 0
-    sizes = [struct.calcsize(f"<{code}") for code in codes]
-    taken = [argument.size for argument in kernel.arguments]
-    if sizes != taken:
-        raise InternalError(
-            f"kernel {kernel.name!r} takes arguments of {taken} bytes, and is given {sizes}"
-        )
-    for argument, code in zip(kernel.arguments, codes, strict=True):
-        form += f"{argument.offset - end}x{code}"
-        end = argument.offset + argument.size
-    return struct.Struct(form)
 
 
 def pm4_words(

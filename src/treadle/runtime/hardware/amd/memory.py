@@ -9,12 +9,10 @@ told to use it for the GPU. So no two GPUs, and no two libraries, use one addres
 
 from __future__ import annotations
 
-import contextlib
 import enum
 
 from treadle.runtime.hardware.amd.abi import Memory
 from treadle.runtime.hardware.amd.discovery import Node
-from treadle.runtime.hardware.amd.failures import KFDError
 from treadle.runtime.hardware.amd.kfd import KFD
 from treadle.runtime.hardware.blocks import Block, BlockMemory, Pages
 from treadle.runtime.hardware.host_memory import PAGE, address_of, round_up
@@ -37,7 +35,7 @@ class GPUMemory(BlockMemory):
     """Allocates on one GPU. Failures are KFDErrors."""
 
     def __init__(self, kfd: KFD, node: Node) -> None:
-        super().__init__()
+        super().__init__(kfd.platform)
         self._kfd, self._node = kfd, node
         self._render = kfd.acquire(node)
 
@@ -45,7 +43,7 @@ class GPUMemory(BlockMemory):
         """Memory with undefined contents; the host sees it if it is the host's."""
         size = round_up(max(nbytes, 1), PAGE)
         alignment = _LARGE_PAGE if size >= _LARGE_PAGE else PAGE
-        address = self._kfd.platform.reserve(size, alignment)
+        address = self.platform.reserve(size, alignment)
         return self._made(Block(self, address, size, Pages(address, size)), where, 0)
 
     def alloc_own(self, nbytes: int) -> Block:
@@ -56,13 +54,9 @@ class GPUMemory(BlockMemory):
         """Memory of the host's that both see."""
         return self.alloc(nbytes, Where.GTT)
 
-    def import_host(self, pointer: int, nbytes: int) -> Block:
-        """Memory of this process, for the GPU; it has to stay mapped as long as the block lives."""
-        start = pointer & -PAGE
-        size = round_up(pointer + nbytes - start, PAGE)
-        address = self._kfd.platform.reserve(size, PAGE)
-        block = Block(self, address + pointer - start, nbytes, Pages(address, size))
-        return self._made(block, Where.USERPTR, start)
+    def adopt(self, block: Block, start: int) -> None:
+        """Gives the GPU pages of this process."""
+        self._made(block, Where.USERPTR, start)
 
     def _made(self, block: Block, where: Where, host: int) -> Block:
         self.collect()
@@ -78,7 +72,7 @@ class GPUMemory(BlockMemory):
         pages.handle = given["handle"]
         if where is Where.GTT:
             offset = given["mmap_offset"]
-            self._kfd.platform.map(self._render, pages.nbytes, offset, pages.start)
+            self.platform.map(self._render, pages.nbytes, offset, pages.start)
         self.map_to(block, self._node)
         return block
 
@@ -88,16 +82,12 @@ class GPUMemory(BlockMemory):
             self._for_gpus("map_memory_to_gpu", block.handle, [node.gpu_id])
             block.pages.reach.append(node.gpu_id)
 
-    def free(self, pages: Pages) -> None:
-        """Gives pages back to the driver and the host."""
-        try:
-            with contextlib.suppress(KFDError):  # of a GPU that is lost, everything is
-                if pages.reach:
-                    self._for_gpus("unmap_memory_from_gpu", pages.handle, pages.reach)
-                if pages.handle:
-                    self._kfd.call("free_memory_of_gpu", handle=pages.handle)
-        finally:
-            self._kfd.platform.unmap(pages.start, pages.nbytes)
+    def let_go(self, pages: Pages) -> None:
+        """Gives pages back to the driver."""
+        if pages.reach:
+            self._for_gpus("unmap_memory_from_gpu", pages.handle, pages.reach)
+        if pages.handle:
+            self._kfd.call("free_memory_of_gpu", handle=pages.handle)
 
     def _for_gpus(self, call: str, handle: int, gpus: list[int]) -> None:
         ids = bytearray(b"".join(gpu.to_bytes(4, "little") for gpu in gpus))

@@ -1,6 +1,6 @@
 """The queues of one GPU: kernels by PM4 or by AQL, copies by SDMA.
 
-    queue.submit(words, moment, after=[signal])    # begins when the signals are 0, ends by `moment`
+    queue.submit(Submission(words, moment, [signal], timeout))    # begins when the signal is 0
 
 Each kind says how work waits for signals of others before it, and how its end becomes a signal. A
 compute queue also says how a launch becomes words.
@@ -14,6 +14,7 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
+from treadle.runtime.hardware import order
 from treadle.runtime.hardware.amd import aql, sdma
 from treadle.runtime.hardware.amd.abi import AMD_QUEUE, QueueType
 from treadle.runtime.hardware.amd.discovery import Node
@@ -25,6 +26,7 @@ from treadle.runtime.hardware.amd.memory import GPUMemory, Where
 from treadle.runtime.hardware.amd.pm4 import PM4
 from treadle.runtime.hardware.amd.scratch import Scratch
 from treadle.runtime.hardware.host_memory import PAGE, round_up, view
+from treadle.runtime.hardware.order import Submission
 from treadle.runtime.hardware.ring import Ring
 from treadle.runtime.hardware.timeline import Moment, Timeline
 
@@ -162,19 +164,12 @@ class Queue:
         """Words that make the end of the work a signal."""
         raise NotImplementedError
 
-    def submit(
-        self,
-        words: array[int],
-        moment: Moment,
-        after: Sequence[int],
-        timeout: float,
-        is_timed: bool = False,
-    ) -> None:
+    def submit(self, given: Submission) -> None:
         """Starts work."""
-        all_words = array("I", self.before(after))
-        all_words += words
-        all_words += array("I", self.behind(moment, is_timed))
-        self._put(all_words, moment, timeout)
+        all_words = array("I", self.before(given.after))
+        all_words += given.words
+        all_words += array("I", self.behind(given.moment, given.is_timed))
+        self._put(all_words, given)
 
     @property
     def position(self) -> int:
@@ -185,11 +180,11 @@ class Queue:
         """Goes on with a submission that was interrupted when its words were in the ring."""
         self._ring.submit(moment)
 
-    def _put(self, words: array[int], moment: Moment, timeout: float) -> None:
+    def _put(self, words: array[int], given: Submission) -> None:
         ring = self._ring
-        ring.make_room(len(words), timeout)
+        ring.make_room(len(words), given.timeout)
         ring.put(words)
-        ring.submit(moment)
+        ring.submit(given.moment)
 
 
 class CopyQueue(Queue):
@@ -216,14 +211,8 @@ class CopyQueue(Queue):
         ]  # fmt: skip
 
 
-class ComputeQueue(Protocol):
-    """A queue that runs kernels: a Queue that launches become words for."""
-
-    limit: int
-
-    @property
-    def position(self) -> int: ...
-    def finish(self, moment: Moment) -> None: ...
+class ComputeQueue(order.Queue, Protocol):
+    """A queue that runs kernels: launches become words for it."""
 
     def launch(self, phase: Phase, scratch: Scratch) -> Words:
         """A launch as words."""
@@ -236,15 +225,6 @@ class ComputeQueue(Protocol):
     def use_scratch(self, scratch: Scratch, wave_bytes: int) -> None:
         """Tells the queue of other scratch memory, when it is idle."""
         ...
-
-    def submit(
-        self,
-        words: array[int],
-        moment: Moment,
-        after: Sequence[int],
-        timeout: float,
-        is_timed: bool = False,
-    ) -> None: ...
 
 
 class PM4Queue(Queue):
@@ -279,17 +259,11 @@ class PM4Queue(Queue):
             *self._pm4.signal(mailbox, event, event),
         ]  # fmt: skip
 
-    def submit(
-        self,
-        words: array[int],
-        moment: Moment,
-        after: Sequence[int],
-        timeout: float,
-        is_timed: bool = False,
-    ) -> None:
-        if is_timed:
-            words = array("I", self._pm4.write_time(self._timeline.start_of(moment))) + words
-        super().submit(words, moment, after, timeout, is_timed)
+    def submit(self, given: Submission) -> None:
+        if given.is_timed:
+            began = self._pm4.write_time(self._timeline.start_of(given.moment))
+            given = given._replace(words=array("I", began) + given.words)
+        super().submit(given)
 
 
 class AQLQueue(Queue):
@@ -319,23 +293,16 @@ class AQLQueue(Queue):
             scratch_wave64_lane_byte_size=wave_bytes // 64,
         )
 
-    def submit(
-        self,
-        words: array[int],
-        moment: Moment,
-        after: Sequence[int],
-        timeout: float,
-        is_timed: bool = False,
-    ) -> None:
-        signal = moment.address
+    def submit(self, given: Submission) -> None:
+        signal, after = given.moment.address, given.after
         all_words = array("I")
         for start in range(0, len(after), aql.MOST_DEPENDENCIES):
             chosen = [one - self._value for one in after[start : start + aql.MOST_DEPENDENCIES]]
             all_words += aql.barrier(chosen)
-        all_words += words
+        all_words += given.words
         place = len(all_words) - aql.PACKET_BYTES // 4 + aql.SIGNAL_WORD
         all_words[place], all_words[place + 1] = signal & 0xFFFFFFFF, signal >> 32
-        self._put(all_words, moment, timeout)
+        self._put(all_words, given)
 
     @property
     def _value(self) -> int:

@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError
+from treadle.runtime.hardware.adapter import check_arch, described
 from treadle.runtime.hardware.nv.objects import GPUObjects
 from treadle.target.nvidia import nvidia_target
 
@@ -33,18 +34,8 @@ def target_of(own: str, facts: Facts, arch: str | None, is_emulated: bool) -> Ta
 
     Raises DeviceError for a GPU of another architecture.
     """
-    if arch not in (None, own):
-        raise DeviceError(
-            f"NV: {facts.name} is of {own}, which does not run code for {arch}: leave it out"
-        )
-    target = plain_target(own)
-    assert target.workgroup is not None
-    return replace(
-        target,
-        name=f"{'emulated ' if is_emulated else ''}{facts.name} ({own})",
-        cores=facts.multiprocessors,
-        workgroup=replace(target.workgroup, busy=facts.multiprocessors),
-    )
+    check_arch("NV", facts.name, own, arch)
+    return described(plain_target(own), facts.name, own, facts.multiprocessors, is_emulated)
 
 
 def describe(rm: RM) -> str:

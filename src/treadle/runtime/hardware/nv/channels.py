@@ -3,7 +3,7 @@
     channels = Channels(objects, memory, timeline)
     channel = channels.make(Subchannel.COMPUTE, generation.compute)
     channels.schedule()
-    channel.submit(words, moment, after=[signal], timeout=60.0)
+    channel.submit(Submission(words, moment, [signal], timeout=60.0))
 
 A submission is one piece of the pushbuffer and one entry of the channel's GPFIFO. The channel waits
 for signals of others, does the work, and makes its own moment's signal 0, with the time.
@@ -12,7 +12,6 @@ for signals of others, does the work, and makes its own moment's signal 0, with 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Sequence
 
 from treadle.runtime.hardware.host_memory import PAGE, view
 from treadle.runtime.hardware.nv import methods
@@ -20,6 +19,7 @@ from treadle.runtime.hardware.nv.abi import NOTIFICATION
 from treadle.runtime.hardware.nv.memory import GPUMemory
 from treadle.runtime.hardware.nv.methods import Subchannel
 from treadle.runtime.hardware.nv.objects import GPUObjects
+from treadle.runtime.hardware.order import Submission
 from treadle.runtime.hardware.ring import Room
 from treadle.runtime.hardware.timeline import Moment, SlotLayout, Timeline
 
@@ -116,7 +116,7 @@ class Channel:
         """Tells the channel the class of its subchannel."""
         moment = self._timeline.next(0.0)
         words = array("I", methods.set_object(self._subchannel, self._kind))
-        self.submit(words, moment, (), 0.0)
+        self.submit(Submission(words, moment, (), 0.0))
 
     # -- work -------------------------------------------------------------------------------------
 
@@ -125,24 +125,18 @@ class Channel:
         """How many submissions there have been."""
         return self._entry_room.position
 
-    def submit(
-        self,
-        words: array[int],
-        moment: Moment,
-        after: Sequence[int],
-        timeout: float,
-        is_timed: bool = False,
-    ) -> None:
+    def submit(self, given: Submission) -> None:
         """Starts work behind signals of others, and makes the moment its end."""
         all_words = array("I")
-        for signal in after:
+        for signal in given.after:
             all_words += array("I", methods.acquire(signal, 0))
-        if is_timed:
+        moment = given.moment
+        if given.is_timed:
             all_words += array("I", methods.release(moment.address + _START, 0))
-        all_words += words
+        all_words += given.words
         all_words += array("I", methods.release(self._timeline.value_of(moment), 0))
-        self._entry_room.make(1, timeout)
-        start = self._word_room.take(len(all_words), timeout)
+        self._entry_room.make(1, given.timeout)
+        start = self._word_room.take(len(all_words), given.timeout)
         self._words[start : start + len(all_words)] = memoryview(all_words)
         address = self._commands.address + 4 * start
         entry = address | 1 << _SUBROUTINE | len(all_words) << _LENGTH

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from treadle.errors import DeviceError, InternalError
 from treadle.runtime.base import Entry
+from treadle.runtime.hardware.arguments import Arguments
 from treadle.runtime.hardware.buffers import DeviceBuffer
 from treadle.runtime.hardware.cubin import KernelCode
 from treadle.runtime.hardware.host_memory import round_up
@@ -76,9 +77,8 @@ class Phase:
                 f"{kernel.name} reads parameters at {kernel.parameters_at:#x} of constant bank 0, "
                 f"and {self.machine.generation.arch} has them at {bank0.parameters:#x}"
             )
-        self._numbers = [slot.number for slot in self.entry.slots]
-        self._packer = _packer(kernel, "Q" * len(self._numbers), self.entry, bank0.parameters)
-        self._bank_bytes = max(bank0.parameters + kernel.parameters_bytes, self._packer.size)
+        self.arguments = Arguments(kernel.name, kernel.parameters, self.entry, bank0.parameters)
+        self._bank_bytes = max(bank0.parameters + kernel.parameters_bytes, self.arguments.nbytes)
         self._bank_room = round_up(self._bank_bytes, ARGUMENT_ALIGN)
         layout = qmd.LAYOUTS[self.machine.generation.qmd]
         self.kernarg_bytes = self._bank_room + round_up(layout.nbytes, ARGUMENT_ALIGN)
@@ -105,12 +105,8 @@ class Phase:
         if self._made is None or self._made[0] != local.version:
             self._made = local.version, self._fixed_words(), self._meta_data(local)
         _, words, meta_data = self._made
-        self._packer.pack_into(
-            block, 0,
-            *[args[number] for number in self._numbers],
-            *[variables[place] for place in self.entry.variables],
-        )  # fmt: skip
-        block[: len(words)] = words  # the packer has made them zeros
+        self.arguments.pack(block, args, variables)
+        block[: len(words)] = words  # which are zeros now
         start = self._bank_room
         block[start : start + len(meta_data)] = meta_data
         low, place = self._layout.banks["LOWER"][0] // 8, at >> self._layout.bank_shift
@@ -155,29 +151,3 @@ class Phase:
                 local.of_work_item, machine.sass_version, {0: (0, self._bank_bytes), **banks},
             ),
         )  # fmt: skip
-
-    def places(self, is_variable: bool, number: int) -> list[int]:
-        """In which words of its memory an argument or a variable of the launch is."""
-        given = [(False, one) for one in self._numbers]
-        given += [(True, one) for one in self.entry.variables]
-        first = self.machine.generation.bank0.parameters
-        return [
-            (first + parameter.offset) // 4
-            for parameter, one in zip(self.kernel.parameters, given, strict=True)
-            if one == (is_variable, number)
-        ]
-
-
-def _packer(kernel: KernelCode, addresses: str, entry: Entry, first: int) -> struct.Struct:
-    """Puts a launch's addresses and integers to where the code says."""
-    codes, form, end = addresses + "i" * len(entry.variables), "<", -first
-    sizes = [struct.calcsize(f"<{code}") for code in codes]
-    taken = [parameter.size for parameter in kernel.parameters]
-    if sizes != taken:
-        raise InternalError(
-            f"kernel {kernel.name!r} takes parameters of {taken} bytes, and is given {sizes}"
-        )
-    for parameter, code in zip(kernel.parameters, codes, strict=True):
-        form += f"{parameter.offset - end}x{code}"
-        end = parameter.offset + parameter.size
-    return struct.Struct(form)

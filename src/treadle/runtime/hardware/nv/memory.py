@@ -9,12 +9,9 @@ object of RM's is the memory; UVM maps it to an external range of addresses of t
 
 from __future__ import annotations
 
-import contextlib
-
 from treadle.runtime.hardware.blocks import Block, BlockMemory, Pages
 from treadle.runtime.hardware.host_memory import PAGE, round_up
 from treadle.runtime.hardware.nv import classes
-from treadle.runtime.hardware.nv.failures import RMError
 from treadle.runtime.hardware.nv.objects import GPUObjects
 from treadle.runtime.hardware.nv.rm import CONTROL
 
@@ -39,7 +36,7 @@ class GPUMemory(BlockMemory):
     """Allocates on one GPU. Failures are RMErrors."""
 
     def __init__(self, objects: GPUObjects) -> None:
-        super().__init__()
+        super().__init__(objects.rm.platform)
         self._objects, self._rm = objects, objects.rm
 
     def alloc_own(self, nbytes: int) -> Block:
@@ -47,7 +44,7 @@ class GPUMemory(BlockMemory):
         is_large = nbytes >= _LARGE_PAGE
         page = _LARGE_PAGE if is_large else PAGE
         size = round_up(max(nbytes, 1), page)
-        block = self._block(self._rm.platform.reserve(size, page), size)
+        block = self._block(self.platform.reserve(size, page), size)
         attributes = _ANYWHERE | (_HUGE if is_large else 0)
         more = _CACHEABLE | (_HUGE_2MB if is_large else 0)
         kind, flags = classes.VIDEO_MEMORY, _FLAGS | _PERSISTENT
@@ -56,7 +53,7 @@ class GPUMemory(BlockMemory):
     def alloc_shared(self, nbytes: int) -> Block:
         """Memory of the host's that both see, cached nowhere."""
         size = round_up(max(nbytes, 1), PAGE)
-        block = self._block(self._rm.platform.reserve_low(size, PAGE), size)
+        block = self._block(self.platform.reserve_low(size, PAGE), size)
         attributes, more = _ANYWHERE | _PCI, _NOT_CACHEABLE
         kind = classes.SYSTEM_MEMORY
         self._made(block, kind, _NOTIFIER, _FLAGS, attributes, more, PAGE)
@@ -64,18 +61,12 @@ class GPUMemory(BlockMemory):
         self._rm.map_to_host(CONTROL, device, pages.handle, pages.nbytes, pages.start)
         return block
 
-    def import_host(self, pointer: int, nbytes: int) -> Block:
-        """Memory of this process; it has to stay mapped as long as the block lives."""
-        start = pointer & -PAGE
-        size = round_up(pointer + nbytes - start, PAGE)
-        address = self._rm.platform.reserve(size, PAGE)
-        block = Block(self, address + pointer - start, nbytes, Pages(address, size))
-        self.collect()
+    def adopt(self, block: Block, start: int) -> None:
+        """Gives the GPU pages of this process."""
         block.pages.handle = self._rm.alloc_host_memory(
-            self._objects.device, classes.HOST_PAGES, _HOST_FLAGS, start, size
+            self._objects.device, classes.HOST_PAGES, _HOST_FLAGS, start, block.pages.nbytes
         )
         self._map(block)
-        return block
 
     def _block(self, address: int, size: int) -> Block:
         return Block(self, address, size, Pages(address, size))
@@ -122,13 +113,9 @@ class GPUMemory(BlockMemory):
             hMemory=block.pages.handle,
         )
 
-    def free(self, pages: Pages) -> None:
-        """Gives pages back to the driver and the host."""
-        try:
-            with contextlib.suppress(RMError):  # of a GPU that is lost, everything is
-                if pages.reach:
-                    self._rm.uvm_free(pages.start, pages.nbytes)
-                if pages.handle:
-                    self._rm.free(self._objects.device, pages.handle)
-        finally:
-            self._rm.platform.unmap(pages.start, pages.nbytes)
+    def let_go(self, pages: Pages) -> None:
+        """Gives pages back to the driver."""
+        if pages.reach:
+            self._rm.uvm_free(pages.start, pages.nbytes)
+        if pages.handle:
+            self._rm.free(self._objects.device, pages.handle)

@@ -15,9 +15,11 @@ import itertools
 from typing import NamedTuple
 
 from treadle.errors import DeviceError
+from treadle.runtime.hardware.adapter import numbered
+from treadle.runtime.hardware.failures import opening_failed
 from treadle.runtime.hardware.host_memory import address_of
 from treadle.runtime.hardware.nv.abi import Call, abi_of
-from treadle.runtime.hardware.nv.failures import RMError, opening_failed
+from treadle.runtime.hardware.nv.failures import ADVICE, RMError
 from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.hardware.structs import Struct, Value
 
@@ -64,7 +66,7 @@ class RM:
         try:
             return self.platform.open(path)
         except OSError as error:
-            raise opening_failed(path, error) from error
+            raise opening_failed(ADVICE, path, error) from error
 
     def _refuse_closed(self) -> None:
         """The closed kernel modules have another interface for some of this."""
@@ -228,12 +230,7 @@ class RM:
 
     def card(self, index: int, name: str) -> Card:
         """GPU `index`. Raises DeviceError if there is none."""
-        if index < len(self.cards):
-            return self.cards[index]
-        count = len(self.cards)
-        raise DeviceError(
-            f"there is no {name}: the kernel driver shows {count or 'no'} GPU{'s' * (count != 1)}"
-        )
+        return numbered(self.cards, index, name)
 
 
 # NVOS46: pages of 4 KiB (11:8), snooped (4), at the address that is given (15).
