@@ -40,6 +40,16 @@ def test_a_signal_event_needs_a_page(process):
     assert info.value.errno == errno.EINVAL
 
 
+def test_a_signal_event_tells_where_its_slot_is(process, page):
+    """AMD's user space takes no offset for no slot, and lets no GPU interrupt."""
+    event = page[1]
+    assert event["event_page_offset"] == 2 << 62  # KFD_MMAP_TYPE_EVENTS
+    other = process.call("create_event", event_type=SIGNAL)
+    assert other["event_page_offset"] == 2 << 62
+    assert other["event_slot_index"] != event["event_slot_index"]
+    assert process.call("create_event", event_type=MEMORY)["event_page_offset"] == 0
+
+
 def test_a_wait_ends_when_its_time_is_over_and_takes_none(process, page):
     before = process.platform.now()
     assert wait(process, page[1]["event_id"], timeout=60_000)[0] == 1
@@ -117,3 +127,18 @@ def test_events_that_are_destroyed_are_unknown(process, page):
     with pytest.raises(OSError) as info:
         wait(process, number)
     assert info.value.errno == errno.EINVAL
+
+
+def test_a_wait_for_an_event_that_is_destroyed_fails(process, page):
+    number, driver = page[1]["event_id"], process.driver
+    wait_events, block = tables.layout("kfd_ioctl_wait_events_args"), bytearray(DATA.nbytes)
+    DATA.put(block, "event_id", number)
+    held = ctypes.create_string_buffer(bytes(block))
+    argument = bytearray(wait_events.nbytes)
+    wait_events.put(argument, "events_ptr", ctypes.addressof(held))
+    wait_events.put(argument, "num_events", 1)
+    begun = driver.begin_wait(argument)
+    process.call("destroy_event", event_id=number)
+    assert begun.is_over
+    driver.end_wait(begun, argument)
+    assert wait_events.get(argument, "wait_result") == 2  # KFD_IOC_WAIT_RESULT_FAIL

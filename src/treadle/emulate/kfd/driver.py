@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.kfd import sysfs, tables
 from treadle.emulate.kfd.chips import chip
 from treadle.emulate.kfd.context_save import ContextSave
-from treadle.emulate.kfd.events import Events, Wait
+from treadle.emulate.kfd.events import SIGNAL, Events, Wait
 from treadle.emulate.kfd.gpu import QUEUE_TYPES, EmulatedGPU
 from treadle.emulate.kfd.queue import QueueFacts
 from treadle.emulate.machine.memory import (
@@ -43,8 +43,9 @@ _WRITABLE, _EXECUTABLE = 1 << 31, 1 << 30
 
 _DOORBELL_PAGES = 0x2000
 _DOORBELLS, _REGISTERS = 3 << 62, 0  # where those of a GPU are in /dev/kfd
+_EVENTS = 2 << 62  # where the page of events is, if the driver makes it
 _NEVER = 0xFFFFFFFF  # a timeout in ms
-_TIMEOUT = 1  # the result of a wait
+_COMPLETE, _TIMEOUT, _FAIL = 0, 1, 2  # the result of a wait
 _WAIT_EVENTS = tables.layout("kfd_ioctl_wait_events_args")
 _FIRST_MINOR = 128
 _ADDRESS_CONFIG = 0x444  # how images lie in Navi 21's memory; images are not emulated
@@ -401,7 +402,9 @@ class EmulatedKFD:
             gpu = allocation.gpu
             self.events.set_page(gpu.space, allocation.start, allocation.nbytes)
         number = self.events.create(given["event_type"], bool(given["auto_reset"]))
-        given["event_id"] = given["event_trigger_data"] = given["event_slot_index"] = number
+        given["event_id"] = given["event_trigger_data"] = number
+        if given["event_type"] == SIGNAL:  # by the offset a program knows that it has a slot
+            given["event_slot_index"], given["event_page_offset"] = number, _EVENTS
 
     def _call_destroy_event(self, given: _Argument) -> None:
         self.events.destroy(given["event_id"])
@@ -441,10 +444,11 @@ class EmulatedKFD:
 
     def _end_wait(self, wait: Wait, given: _Argument) -> None:
         self.events.leave(wait)
-        given["wait_result"] = 0 if wait.is_over else _TIMEOUT
+        result = _FAIL if wait.is_broken else _COMPLETE if wait.is_over else _TIMEOUT
+        given["wait_result"] = result
         nbytes, start = tables.layout("kfd_event_data").nbytes, given["events_ptr"]
         for place, number in enumerate(wait.numbers):
-            if wait.is_over and number in wait.happened:
+            if result == _COMPLETE and number in wait.happened:
                 self.platform.program.write(start + place * nbytes, wait.happened[number])
 
     def _go_on(self, wait: Wait, timeout: int) -> None:

@@ -30,15 +30,20 @@ class _Event:
 
 
 class Wait:
-    """One who waits for events, for all of them or for any. `happened` has their data."""
+    """One who waits for events, for all of them or for any.
+
+    `happened` has the data of those that have happened. `is_broken`: one of them was destroyed.
+    """
 
     def __init__(self, numbers: list[int], wants_all: bool) -> None:
         self.numbers, self.happened = numbers, dict[int, bytes]()
+        self.is_broken = False
         self._wants_all = wants_all
 
     @property
     def is_over(self) -> bool:
-        return len(self.happened) >= (len(set(self.numbers)) if self._wants_all else 1)
+        needed = len(set(self.numbers)) if self._wants_all else 1
+        return self.is_broken or len(self.happened) >= needed
 
 
 class Events:
@@ -80,8 +85,11 @@ class Events:
         return self._events[number]
 
     def destroy(self, number: int) -> None:
+        """The event is no more: waits for it fail."""
         self.get(number)
         del self._events[number]
+        for wait in self._waits:
+            wait.is_broken |= number in wait.numbers
 
     def set(self, number: int) -> None:
         """The event happens: all who wait for it hear of it, or else whoever waits next."""
