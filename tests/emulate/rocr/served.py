@@ -199,8 +199,10 @@ class Served:
 
     def _serve(self, listener: socket.socket, program: subprocess.Popen[bytes]) -> None:
         idle = 0
+        poller = select.poll()  # takes more than the 1,024 open files of select()
+        poller.register(listener, select.POLLIN)
         while program.poll() is None:
-            called = select.select([listener], [], [], 0 if idle == 0 else _PAUSE)[0]
+            called = poller.poll(0 if idle == 0 else 1000 * _PAUSE)
             if called:
                 self._answer(listener.accept()[0])
             rang, went_on = self._listen(), self._step()
