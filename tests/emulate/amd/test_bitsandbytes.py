@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from tests.emulate.amd.bitsandbytes import LIBRARY, Case, cases, kernargs
 from tests.emulate.amd.foreign import CodeObject, code_objects
-from tests.emulate.amd.judges import judge
 from tests.emulate.amd.llvm import normal
 from tests.emulate.amd.test_decode import same
+from tests.emulate.judges import judge
 
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
 from treadle.emulate.machine.memory import Permission

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 from tests.emulate.amd.device_libs import function_object
-from tests.emulate.amd.judges import judge
+from tests.emulate.judges import judge
 
 mpmath = pytest.importorskip("mpmath")
 

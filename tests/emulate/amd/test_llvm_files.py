@@ -4,11 +4,11 @@ import re
 from collections import Counter
 
 import pytest
+from tests.emulate.judges import judge
 
 from treadle.emulate.amd.decode import DecodeError, decode
 from treadle.emulate.amd.names import canonical
 
-from .judges import judge
 from .llvm_files import vectors
 
 _SUFFIX = re.compile(r"(_e64_dpp|_e32|_e64|_sdwa|_dpp)$")

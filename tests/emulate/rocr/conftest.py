@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from tests.emulate.amd.judges import judge
+from tests.emulate.judges import judge
 from tests.emulate.rocr.served import Served
 
 from treadle.emulate.amd.execute import Executor

@@ -34,7 +34,15 @@ _BANK = re.compile(r"\.nv\.constant(\d+)(?:\.(.+))?$")
 _REGISTERS, _STACKS = 0x2F, (0x11, 0x12)  # EIATTR_REGCOUNT; _FRAME_SIZE, _MIN_STACK_SIZE
 _PARAMETERS, _BARRIERS = 0x0A, 0x4C  # EIATTR_PARAM_CBANK, _NUM_BARRIERS
 _SIZED = 4
-_R_64, _R_LOW, _R_HIGH = 2, 0x38, 0x39
+_R_64 = 2
+# By kind of relocation, the bytes that it changes: (start, bytes) each.
+_CHANGED = {
+    _R_64: ((0, 8),),
+    0x38: ((4, 4),),
+    0x39: ((4, 4),),
+    0x3A: ((4, 7),),
+    0x4B: ((2, 1), (4, 7)),
+}
 _Holes = tuple[tuple[int, int], ...]  # (start, bytes) that a loader fills in
 
 
@@ -180,11 +188,10 @@ def _kernels(found: Object, program: Program) -> Iterator[Kernel]:
 
 
 def _holes(relocations: tuple) -> _Holes:
-    places = [
-        (one.offset + (0 if one.kind == _R_64 else 4), 8 if one.kind == _R_64 else 4)
-        for one in relocations
-    ]
-    return tuple(sorted(set(places)))
+    places = {
+        (one.offset + start, size) for one in relocations for start, size in _CHANGED[one.kind]
+    }
+    return tuple(sorted(places))
 
 
 def _attributes(data: bytes) -> Iterator[tuple[int, bytes]]:

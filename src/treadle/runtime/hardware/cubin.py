@@ -34,8 +34,17 @@ _PARAM_CBANK, _FRAME_SIZE, _MIN_STACK, _KPARAM_INFO, _REGCOUNT = 0x0A, 0x11, 0x1
 _NUM_BARRIERS = 0x4C
 _SIZED = 4
 
-# Relocations: a word of 64 bits, and the halves of an address inside of an instruction.
-_R_64, _R_LOW, _R_HIGH = 2, 0x38, 0x39
+# Relocations: where parts of an address go, as (its lowest bit, bits, where they begin) each, in
+# the 128 bits from the place on. Calls of functions leave out the two lowest bits, which are 0.
+# cuobjdump tells their names (R_CUDA_*), nvdisasm the targets of the calls.
+_R_64 = 2
+_PARTS = {
+    _R_64: ((0, 64, 0),),
+    0x38: ((0, 32, 32),),  # ABS32_LO_32
+    0x39: ((32, 32, 32),),  # ABS32_HI_32
+    0x3A: ((2, 47, 34),),  # ABS47_34
+    0x4B: ((2, 8, 16), (10, 47, 34)),  # ABS55_16_34
+}
 
 
 class Parameter(NamedTuple):
@@ -86,13 +95,11 @@ class Image:
         """The bytes for an address, which is a multiple of 256."""
         made = bytearray(self.data)
         for at, kind, target in self.pending:
-            value = address + target
-            if kind == _R_64:
-                struct.pack_into("<Q", made, at, value)
-            elif kind == _R_LOW:
-                struct.pack_into("<I", made, at + 4, value & 0xFFFFFFFF)
-            else:
-                struct.pack_into("<I", made, at + 4, value >> 32)
+            word = int.from_bytes(made[at : at + 16], "little")
+            for low, bits, place in _PARTS[kind]:
+                mask = (1 << bits) - 1
+                word = word & ~(mask << place) | ((address + target) >> low & mask) << place
+            made[at : at + 16] = word.to_bytes(16, "little")
         return bytes(made)
 
 
@@ -201,7 +208,7 @@ def _pending(one: Relocation, places: dict[int, int], at: int, data: bytes) -> _
     symbol = one.symbol
     if symbol.section == UNDEFINED or symbol.section not in places:
         raise InternalError(f"the code uses {symbol.name or 'a section'}, which is not in it")
-    if one.kind not in (_R_64, _R_LOW, _R_HIGH):
+    if one.kind not in _PARTS:
         raise InternalError(f"the code has a relocation of kind {one.kind:#x}, which is not known")
     addend = one.addend
     if not one.has_addend and one.kind == _R_64:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-JUDGES = Path(__file__).parents[3] / ".judges"
+JUDGES = Path(__file__).parents[2] / ".judges"
 
 
 def judge(name: str) -> Path:
