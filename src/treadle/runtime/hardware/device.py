@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Self, TypeVar
 
 from treadle.errors import InternalError
 from treadle.forks import fork_safe
@@ -82,13 +82,18 @@ class HardwareDevice(ABC):
     copies: Queue
 
     def __init__(
-        self, index: int, driver: object, platform: Platform, failures: Any, timeout: float | None
+        self,
+        index: int,
+        driver: object,
+        platform: Platform,
+        failures: Failures,
+        timeout: float | None,
     ) -> None:
         self.name, self.index, self.is_software = failures.name, index, platform.is_emulated
         usual = _EMULATED_TIMEOUT if self.is_software else _TIMEOUT
         self.timeout = usual if timeout is None else timeout
         self._driver, self._platform = driver, platform
-        self._failures: Failures = failures
+        self._failures = failures
         self._lock = fork_safe(threading.RLock())
 
     def begin(self, memory: BlockMemory, slot: SlotLayout, signal: bytes) -> None:
