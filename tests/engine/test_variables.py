@@ -291,16 +291,3 @@ def test_what_needs_known_sizes_says_so(name):
         (ShapeError, ArgumentError), match=r"needs sizes that are known, not \(bind"
     ):
         getattr(rows, name)(*([1] if name in ("roll", "split") else []))
-
-
-def test_products_of_sizes_are_one_size_in_either_order() -> None:
-    a, b = Variable("a", 1, 9).bind(4), Variable("b", 1, 9).bind(3)
-    values = np.arange(9 * 9 * 5, dtype=np.float32).reshape(9, 9, 5)
-    cut = Tensor(values)[:a, :b]
-    one, other = cut.reshape(a * b, 5), cut.reshape(b * a, 5)
-    assert one.shape == other.shape
-    right = values[:4, :3].reshape(12, 5)
-    found = Tensor.cat(one, other * 2, dim=1)[:12]
-    np.testing.assert_array_equal(found.numpy(), np.concatenate([right, right * 2], axis=1))
-    expanded = Tensor(values[0, 0]).reshape(1, 5).expand(b * a, 5)
-    np.testing.assert_array_equal((one + expanded)[:12].numpy(), right + values[0, 0])

@@ -105,7 +105,7 @@ def _reshape(source: Shape, new: Shape) -> Shape:
     for size in new:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"[reshape] sizes must not be negative: {new}")
-    return tuple(map(simple_size, new))
+    return tuple(new)
 
 
 def _expand(source: Shape, new: Shape) -> Shape:
@@ -116,7 +116,7 @@ def _expand(source: Shape, new: Shape) -> Shape:
             raise ShapeError(
                 f"[expand] axis {axis} of {source} has size {old}; only size 1 expands, to {size}"
             )
-    return tuple(map(simple_size, new))
+    return tuple(new)
 
 
 def _permute(source: Shape, order: tuple[int, ...]) -> Shape:
