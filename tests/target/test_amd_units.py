@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from treadle.target import CDNA2, CDNA3, CDNA4, RDNA3, RDNA4, SIMDGROUP
+from treadle.target import CDNA2, CDNA3, CDNA4, RDNA3, RDNA4
 
 LAYOUTS = tomllib.loads((Path(__file__).parent / "amd_layouts.toml").read_text())["layouts"]
 UNITS = {"rdna3": RDNA3, "rdna4": RDNA4, "cdna2": CDNA2, "cdna3": CDNA3, "cdna4": CDNA4}
@@ -82,9 +82,3 @@ def test_lanes_of_cdna4_hold_twice_as_many_neighbours_as_those_of_cdna3():
 
 def test_every_published_layout_belongs_to_a_unit():
     assert set(PUBLISHED) == {(chip, unit.instruction) for chip, unit in TABULATED}
-
-
-def test_apples_units_do_not_say_which_lane_holds_what():
-    for unit in SIMDGROUP.values():
-        assert unit.x is unit.y is unit.out is None
-        assert (unit.rows, unit.columns, unit.steps) == (8, 8, 8)

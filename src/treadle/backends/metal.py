@@ -1,12 +1,83 @@
-"""METAL: Apple's GPUs.
-
-Only its names are here yet, so that it is refused by name.
-"""
+"""METAL: Apple's GPUs through pyobjc, or emulated ones; the Metal Shading Language."""
 
 from __future__ import annotations
 
-from .record import Backend
+import functools
+from typing import TYPE_CHECKING
+
+from ..errors import DeviceError
+from ..target import Target, apple_target
+from .record import Backend, CompileIR, Emulation, Request, Toolchain
+
+if TYPE_CHECKING:
+    from ..compile.text import TextCompiler
+    from ..render.base import Renderer
+    from ..runtime.base import Device
+    from ..runtime.metal import Messages
 
 __all__ = ["METAL"]
 
-METAL = Backend("METAL", "Apple's GPUs")
+_EMULATED = "apple7"  # the oldest family, which all others can do
+
+
+def _target(request: Request) -> Target:
+    return apple_target(request.arch or _EMULATED)
+
+
+def _compiler(target: Target, device: object) -> TextCompiler:
+    from ..compile.text import TextCompiler
+
+    return TextCompiler("MSL", target)
+
+
+def _renderer(target: Target, contract: bool) -> Renderer:
+    from ..render.metal import MetalRenderer
+
+    return MetalRenderer(target, contract)
+
+
+def _open(request: Request) -> Device:
+    from ..runtime.metal import MetalDevice
+
+    return MetalDevice(request.name, _messages(request), request.index, request.arch)
+
+
+def _messages(request: Request) -> Messages:
+    """Metal of this machine, or the emulator. Raises DeviceError."""
+    if request.emulation is not None:
+        return _emulated(request.emulation, request.compile_ir)
+    from ..runtime.metal import open_messages
+
+    return open_messages()
+
+
+@functools.cache
+def _emulated(emulation: Emulation, compile_ir: CompileIR) -> Messages:
+    from ..emulate.metal import EmulatedMetal
+
+    try:
+        return EmulatedMetal(
+            emulation.chip, emulation.devices, compile_ir, checks_races=emulation.checks_races
+        )
+    except ValueError as error:
+        raise DeviceError(f"METAL: {error}") from error
+
+
+def _describe(request: Request) -> str:
+    from ..runtime.metal import describe
+
+    return describe(_messages(request))
+
+
+METAL = Backend(
+    "METAL",
+    "Apple's GPUs from M1 on, or emulated ones",
+    (Toolchain("MSL", "Metal's", _compiler, _renderer, _target),),
+    _open,
+    _describe,
+    has_several=True,
+    extra="metal",
+    is_chosen_unasked=True,
+    emulated_chip=_EMULATED,
+    dlpack=8,
+)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from .record import GPU_NODES, Backend, Request, Toolchain
 
 if TYPE_CHECKING:
-    from ..compile.wgsl import WGSLCompiler
+    from ..compile.text import TextCompiler
     from ..render.base import Renderer
     from ..runtime.base import Device
     from ..target import Target
@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["WEBGPU"]
 
 
-def _compiler(target: Target, device: object) -> WGSLCompiler:
-    from ..compile.wgsl import WGSLCompiler
+def _compiler(target: Target, device: object) -> TextCompiler:
+    from ..compile.text import TextCompiler
 
-    return WGSLCompiler(target)
+    return TextCompiler("WGSL", target)
 
 
 def _renderer(target: Target, contract: bool) -> Renderer:

@@ -14,7 +14,7 @@ accesses them element by element where they are not aligned.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from ..dtype import DType, dtypes
@@ -24,7 +24,8 @@ from ..ir.views import Load, Store, Update, operand
 from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
 from ..target import Target
-from .clike import COMPARISONS, FUNCTIONS
+from .clike import FUNCTIONS
+from .clike_lanes import WithLanes, extreme
 from .clike_workgroups import scalar_operation
 from .cuda_text import (
     HALVES,
@@ -72,7 +73,7 @@ class CUDARenderer:
         return "\n".join([*lines, *bodies])
 
 
-class _CUDAFunction(WithWarps):
+class _CUDAFunction(WithLanes, WithWarps):
     language = "CUDA C"
 
     def __init__(self, name: str, phase: Phase, target: Target, contract: bool) -> None:
@@ -80,7 +81,6 @@ class _CUDAFunction(WithWarps):
         self.has_nan_extremes = self.has_pairs = is_since_ampere(target)
         self.structs: set[DType] = set()
         self.helpers: set[str] = set()
-        self.spelled: dict[str, Sequence[str]] = {}  # the text of a vector: that of its lanes
         self.aligned = {f"arg{param.arg.slot}" for param in phase.aligned}
         self.in_vectors: set[str] = set()  # the other arguments that are accessed so
         self.unprinted |= only_copied(phase.code, self.copied)
@@ -157,7 +157,7 @@ class _CUDAFunction(WithWarps):
             lanes = [f"(*(const unsigned char *)&{lane} != 0)" for lane in lanes]
         by_lane = load.is_gated and (load.gate.dtype.count > 1 or dtype.count == 1)
         if by_lane:
-            gates, others = (self._lanes(one, dtype.count) for one in (load.gate, load.other))
+            gates, others = (self.lanes(one, dtype.count) for one in (load.gate, load.other))
             chosen = zip(gates, lanes, others, strict=True)
             lanes = [f"({gate} ? {lane} : {other})" for gate, lane, other in chosen]
         code = lanes[0] if dtype.count == 1 else self.vector(dtype, lanes)
@@ -196,10 +196,10 @@ class _CUDAFunction(WithWarps):
             self._copy_box(store)
             return
         base, place = self.memory(store.memory), self.value(store.index)
-        lanes = zip(places(base, place, dtype.count), self._lanes(value, dtype.count), strict=True)
+        lanes = zip(places(base, place, dtype.count), self.lanes(value, dtype.count), strict=True)
         stores = [f"{at} = {lane};" for at, lane in lanes]
         if gate.dtype.count > 1:
-            gates = self._lanes(gate, dtype.count)
+            gates = self.lanes(gate, dtype.count)
             stores = [f"if ({held}) {one}" for held, one in zip(gates, stores, strict=True)]
         elif is_whole(store.index, dtype):
             whole = f"*({self.type(dtype)} *)({base} + {place}) = {self.value(value)};"
@@ -215,52 +215,29 @@ class _CUDAFunction(WithWarps):
 
     # -- vectors --------------------------------------------------------------------------------
 
-    def _lanes(self, node: Node, count: int) -> list[str]:
-        """The lanes of a vector, or a scalar as often."""
-        value = self.value(node)
-        if node.dtype.count == 1:
-            return [value] * count
-        return [self.lane(node.dtype, value, number) for number in range(count)]
+    def bundle(self, dtype: DType, lanes: Sequence[str]) -> str:
+        return f"{self.type(dtype)}{{{', '.join(lanes)}}}"
 
-    def vector(self, dtype: DType, lanes: Sequence[str]) -> str:
-        code = f"{self.type(dtype)}{{{', '.join(lanes)}}}"
-        self.spelled[code] = lanes
-        return code
-
-    def lane(self, dtype: DType, value: str, number: int) -> str:
-        lanes = self.spelled.get(value)
-        return f"{value}.s{number}" if lanes is None else lanes[number]
-
-    def _broadcast(self, node: Node) -> str:
-        return self.splat(node.dtype, self.value(operand(node)))  # no name: its lanes have one
-
-    def splat(self, dtype: DType, value: str) -> str:
-        return self.vector(dtype, [value] * dtype.count)
-
-    def _each(self, one: Callable[..., str], target: DType, *values: tuple[DType, str]) -> str:
-        """A function of scalars on each lane of `values`, which gives `target`."""
-        if target.count == 1:
-            return one(*(value for _, value in values))
-        lanes = (
-            one(*(self.lane(dtype, value, number) for dtype, value in values))
-            for number in range(target.count)
-        )
-        return self.vector(target, list(lanes))
+    def member(self, dtype: DType, value: str, number: int) -> str:
+        return f"{value}.s{number}"
 
     # -- arithmetic -----------------------------------------------------------------------------
+
+    def function(self, op: Op, dtype: DType) -> str:
+        return f"{FUNCTIONS[op]}{'f' if dtype is dtypes.float32 else ''}"
 
     def bitcast(self, source: DType, target: DType, value: str) -> str:
         kind = SCALARS[target.scalar.name]
         if kind == SCALARS[source.scalar.name]:
-            return self._each(lambda x: x, target, (source, value))
+            return self.each(lambda x: x, target, (source, value))
         self.helpers.add("bits_to")
-        return self._each(lambda x: f"bits_to<{kind}>({x})", target, (source, value))
+        return self.each(lambda x: f"bits_to<{kind}>({x})", target, (source, value))
 
     def negate(self, dtype: DType, value: str) -> str:
         kind = SCALARS[dtype.scalar.name]
         if dtype.is_float:
-            return self._each(lambda x: f"(-({x}))", dtype, (dtype, value))
-        return self._each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
+            return self.each(lambda x: f"(-({x}))", dtype, (dtype, value))
+        return self.each(lambda x: f"({kind})(0u - {x})", dtype, (dtype, value))
 
     def _quick_exp2(self, node: Node) -> str:
         self.helpers.add("quick_exp2")
@@ -269,45 +246,23 @@ class _CUDAFunction(WithWarps):
     def _alu(self, node: Node) -> str:
         if meets_zeros(node):
             pair = [(node.dtype, value) for value in self.operands(node)]
-            return self._each(partial(_extreme, node.op, node.dtype.scalar), node.dtype, *pair)
+            return self.each(partial(extreme, node.op, node.dtype.scalar), node.dtype, *pair)
         return super()._alu(node)
 
-    def select(self, dtype: DType, mask: str, yes: str, no: str) -> str:
-        masks = dtypes.bool.vec(dtype.count)
-        return self._each(
-            lambda m, a, b: f"({m} ? {a} : {b})", dtype, (masks, mask), (dtype, yes), (dtype, no)
-        )
-
-    def compare(self, op: Op, dtype: DType, a: str, b: str) -> str:
-        target = dtypes.bool.vec(dtype.count)
-        return self._each(
-            lambda x, y: f"({x} {COMPARISONS[op]} {y})", target, (dtype, a), (dtype, b)
-        )
-
-    def call(self, op: Op, dtype: DType, values: list[str]) -> str:
-        name = FUNCTIONS[op] + ("f" if dtype.scalar is dtypes.float32 else "")
-        return self._each(
-            lambda *lanes: f"{name}({', '.join(lanes)})", dtype, *((dtype, v) for v in values)
-        )
-
-    def binary(self, op: Op, dtype: DType, a: str, b: str) -> str:
-        kind = dtype.scalar
-        return self._each(lambda x, y: self._scalar(op, kind, x, y), dtype, (dtype, a), (dtype, b))
-
-    def _scalar(self, op: Op, dtype: DType, a: str, b: str) -> str:
+    def scalar(self, op: Op, dtype: DType, a: str, b: str) -> str:
         if op in (Op.MAX, Op.MIN):
             if dtype is dtypes.float32 and self.has_nan_extremes:
                 name = f"{op.name.lower()}_nan"
                 self.helpers.add(name)
                 return f"{name}({a}, {b})"
-            return _extreme(op, dtype, a, b)
+            return extreme(op, dtype, a, b)
         return scalar_operation(op, dtype, a, b, SCALARS)
 
     def cast(self, source: DType, target: DType, value: str) -> str:
-        have, want = source.scalar, target.scalar
-        if have is dtypes.float32 and want.name in HALVES and self.has_pairs and target.count > 1:
+        is_narrowed = source.scalar is dtypes.float32 and target.scalar.name in HALVES
+        if is_narrowed and self.has_pairs and target.count > 1:
             return self._pairs(source, target, value)
-        return self._each(lambda x: self._converted(have, want, x), target, (source, value))
+        return super().cast(source, target, value)
 
     def _pairs(self, source: DType, target: DType, value: str) -> str:
         """float32 to halves, two by one instruction."""
@@ -320,7 +275,7 @@ class _CUDAFunction(WithWarps):
             lanes += [f"((unsigned short){word})", f"((unsigned short)({word} >> 16))"]
         return self.vector(target, lanes)
 
-    def _converted(self, source: DType, target: DType, value: str) -> str:
+    def converted(self, source: DType, target: DType, value: str) -> str:
         if source.name in HALVES or target.name in HALVES:
             name = f"from_{source.name}" if source.name in HALVES else f"to_{target.name}"
             self.helpers.add(name)
@@ -331,13 +286,3 @@ class _CUDAFunction(WithWarps):
             return f"({SCALARS[target.name]}){value}"
         converted = f"{_TO_INTEGER[source.name, target.name]}({value})"  # saturates
         return f"({value} == {value} ? {converted} : {literal(target, 0)})"
-
-
-def _extreme(op: Op, dtype: DType, a: str, b: str) -> str:
-    """The larger or smaller; a NaN on either side wins."""
-    if dtype.is_bool:
-        return f"({a} {'||' if op is Op.MAX else '&&'} {b})"
-    wins = f"{a} {'<' if op is Op.MAX else '>'} {b}"
-    if dtype.is_float:
-        wins = f"{wins} || {b} != {b}"
-    return f"({wins} ? {b} : {a})"

@@ -269,10 +269,9 @@ class MatrixUnit:
 
     `x`, `y` and `out` say which lane holds what: lanes of one subgroup, or of four together.
     Units with `memory` read factors from shared memory by themselves, y always and x if it is not
-    held; they compute fewer `columns`, too. Without `out` a unit is opaque: it loads and stores
-    matrices itself, and nobody knows which lane holds what. `load` brings words of factors from
-    shared memory, without it work items read their own. `tiling` says which tiles a product has on
-    it, None for none yet.
+    held; they compute fewer `columns`, too. `load` brings words of factors from shared memory,
+    without it work items read their own. `tiling` says which tiles a product has on it, None for
+    none yet.
     """
 
     name: str

@@ -1,6 +1,6 @@
-"""WGSL needs no compiler of ours: Dawn takes the text when a kernel is loaded.
+"""Text that the driver compiles itself, when a kernel is loaded: WGSL for Dawn, MSL for Metal.
 
-WGSLCompiler(target).compile(source)  ->  the same text, as the bytes that the cache keeps
+TextCompiler("WGSL", target).compile(source)  ->  the same text, as the bytes that the cache keeps
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from treadle.target import Target
 
-__all__ = ["WGSLCompiler"]
+__all__ = ["TextCompiler"]
 
 
-class WGSLCompiler:
+class TextCompiler:
     """Passes source through."""
 
-    name = "WGSL"
     travels = False
 
-    def __init__(self, target: Target) -> None:
-        self.target = target
+    def __init__(self, name: str, target: Target) -> None:
+        self.name, self.target = name, target
 
     @property
     def version(self) -> str:

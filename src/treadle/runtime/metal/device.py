@@ -1,0 +1,191 @@
+"""An Apple GPU: one command queue, libraries made from source, launches that are only committed.
+
+    device = MetalDevice("METAL", messages, 0)
+    library = device.load(b"kernel void f_0(...) {...}", [Entry("f_0", grid=8, work_items=64, ...)])
+    device.run([Launch(library.phases, [buffer.argument])])
+
+One surprise: `run` returns before the work is done, and an error of the GPU is known when the work
+is waited for: `read`, `write` and `synchronize` raise it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from typing import TYPE_CHECKING, NamedTuple
+
+from treadle.errors import DeviceError, InternalError
+from treadle.forks import fork_safe
+from treadle.runtime.metal.calls import MetalCallList, Phase
+from treadle.runtime.metal.memory import MetalAllocator, MetalBuffer
+from treadle.runtime.presence import Presence, finish_first
+from treadle.target import APPLE_FAMILIES, apple_target
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from treadle.runtime.base import Entry, Launch
+    from treadle.runtime.metal.messages import Handle, Messages
+
+__all__ = ["MetalDevice", "describe", "family_of"]
+
+# MTLGPUFamily of each family, MTLCommandBufferStatus, MTLMathMode and MTLLanguageVersion.
+_FAMILIES = {name: 1000 + int(name.removeprefix("apple")) for name in APPLE_FAMILIES}
+_FAILED = 5
+_SAFE = 0  # floats as they are written: no reassociation, NaN and infinities kept
+_METAL_3_1 = (3 << 16) + 1  # the first with bfloat
+_MOST_COMMITTED = 64  # command buffers whose end nobody has seen; a queue has room for as many
+_LOST = frozenset((4, 11))  # MTLCommandBufferError: access revoked, device removed
+
+
+class _Library(NamedTuple):
+    """Compiled code: its phases are what launches take."""
+
+    phases: list[Phase]
+
+
+class MetalDevice:
+    """GPU number `index` of those that Metal lists.
+
+    `arch` names a family whose code is made instead of the GPU's own. Raises DeviceError where
+    there is no such GPU, or one older than M1.
+    """
+
+    has_addresses = False
+    shares_memory = True
+    kernel_bytes = 1 << 18
+    handle: Handle
+    queue: Handle
+    allocator: MetalAllocator
+
+    def __init__(
+        self, name: str, messages: Messages, index: int = 0, arch: str | None = None
+    ) -> None:
+        self.name, self.messages = name, messages
+        with messages.pool():
+            found = messages.devices()
+            if index >= len(found):
+                raise DeviceError(
+                    f"there is no {name}: Metal has {len(found)} "
+                    f"device{'s' * (len(found) != 1)} here"
+                )
+            self.handle = found[index]
+            own = family_of(messages, self.handle)
+            self.queue = messages.send(
+                self.handle, "newCommandQueueWithMaxCommandBufferCount:", _MOST_COMMITTED
+            )
+        self.target = apple_target(arch or own)
+        self.presence = Presence(name, "Metal")
+        # Whoever encodes or waits holds this: a command buffer is of one thread.
+        self.lock = fork_safe(threading.RLock())
+        self._committed: deque[Handle] = deque()
+        self.allocator = MetalAllocator(self.presence, messages, self.handle)
+        finish_first(self)
+
+    # -- code -----------------------------------------------------------------------------------
+
+    def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
+        """Pipelines for the entries of a text. Raises InternalError if Metal rejects it."""
+        self.presence.check()
+        messages = self.messages
+        with self.lock, messages.pool():
+            options = messages.made("MTLCompileOptions")
+            messages.tell(options, "setMathMode:", _SAFE)
+            messages.tell(options, "setLanguageVersion:", _METAL_3_1)
+            library, why = messages.attempt(
+                self.handle, "newLibraryWithSource:options:error:", code.decode(), options
+            )
+            if library is None:
+                raise InternalError(f"Metal rejected generated code: {why}\n{code.decode()}")
+            return _Library([self._phase(library, entry) for entry in entries])
+
+    def _phase(self, library: Handle, entry: Entry) -> Phase:
+        messages = self.messages
+        function = messages.find(library, "newFunctionWithName:", entry.symbol)
+        if function is None:
+            raise InternalError(f"generated code has no kernel {entry.symbol}")
+        descriptor = messages.made("MTLComputePipelineDescriptor")
+        messages.tell(descriptor, "setComputeFunction:", function)
+        messages.tell(descriptor, "setMaxTotalThreadsPerThreadgroup:", entry.work_items)
+        messages.tell(descriptor, "setSupportIndirectCommandBuffers:", True)
+        selector = "newComputePipelineStateWithDescriptor:options:reflection:error:"
+        pipeline, why = messages.attempt(self.handle, selector, descriptor, 0, None)
+        if pipeline is None:
+            raise DeviceError(f"{self.name}: no pipeline for {entry.symbol}: {why}")
+        most = messages.number(pipeline, "maxTotalThreadsPerThreadgroup")
+        if most < entry.work_items:
+            raise DeviceError(
+                f"{self.name}: {entry.symbol} has {entry.work_items} work items in a workgroup, "
+                f"the GPU has registers for {most}"
+            )
+        return Phase(pipeline, entry)
+
+    # -- launches -------------------------------------------------------------------------------
+
+    def call_list(self, launches: Sequence[Launch], keep: object = None) -> MetalCallList:
+        """Launches that can be replayed."""
+        self.presence.check()
+        return MetalCallList(self, launches, keep)
+
+    def run(self, launches: Sequence[Launch]) -> None:
+        """Commits launches once, in order."""
+        self.call_list(launches).run()
+
+    def commit(self, commands: Handle) -> None:
+        """Starts a command buffer; with `lock` held."""
+        if len(self._committed) >= _MOST_COMMITTED // 2:
+            self._wait_for(self._committed.popleft())
+        self.messages.tell(commands, "commit")
+        self._committed.append(commands)
+
+    def read(self, buffer: MetalBuffer, into: memoryview) -> None:
+        """Copies the start of a buffer, once all work is done."""
+        self.synchronize()
+        if into.nbytes:
+            into.cast("B")[:] = buffer.view()[: into.nbytes]
+
+    def write(self, buffer: MetalBuffer, data: memoryview) -> None:
+        """Copies host bytes into a buffer, after the work that may still use it."""
+        self.synchronize()
+        if data.nbytes:
+            buffer.view()[: data.nbytes] = data.cast("B")
+
+    def synchronize(self) -> None:
+        """Returns when everything that was committed has finished. Raises DeviceError."""
+        self.presence.check()
+        with self.lock, self.messages.pool():
+            while self._committed:
+                self._wait_for(self._committed.popleft())
+
+    def _wait_for(self, commands: Handle) -> None:
+        messages = self.messages
+        messages.tell(commands, "waitUntilCompleted")
+        if messages.number(commands, "status") != _FAILED:
+            return
+        error = messages.find(commands, "error")
+        why = "unknown" if error is None else messages.text(error, "localizedDescription")
+        if error is not None and messages.number(error, "code") in _LOST:
+            raise DeviceError(self.presence.lose(why))
+        raise DeviceError(f"{self.name}: the GPU broke off: {why}")
+
+
+def family_of(messages: Messages, device: Handle) -> str:
+    """The newest family that a GPU belongs to. Raises DeviceError if it is older than M1's."""
+    for name, number in reversed(_FAMILIES.items()):
+        if messages.number(device, "supportsFamily:", number):
+            return name
+    oldest = APPLE_FAMILIES[0]
+    raise DeviceError(
+        f"METAL needs an Apple GPU from M1 ({oldest}) on, not {messages.text(device, 'name')}"
+    )
+
+
+def describe(messages: Messages) -> str:
+    """The GPUs in one line, for `treadle doctor`. Raises DeviceError if there is none."""
+    with messages.pool():
+        found = messages.devices()
+        if not found:
+            raise DeviceError("METAL: this machine has no GPU that Metal knows")
+        first = found[0]
+        family = family_of(messages, first)
+        return f"{messages.text(first, 'name')} ({family})"
