@@ -1,8 +1,7 @@
 """A channel: a ring of pushbuffers that is read, and the work that their methods start.
 
-Two engines run it. The front reads entries and methods in order. The back does the work that they
-start, in any order that they allow. A fault ends all channels of the GPU, and the driver tells the
-program by error notifiers.
+It is a queue whose front reads entries and methods. A fault ends all channels of the GPU, and the
+driver tells the program by error notifiers.
 """
 
 from __future__ import annotations
@@ -13,17 +12,16 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from treadle.emulate.machine.memory import MemoryFault
-from treadle.emulate.machine.work import After, Worklist
+from treadle.emulate.machine.queue import Queue
+from treadle.emulate.machine.work import After
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.compute import ComputeEngine
 from treadle.emulate.nv.copy import CopyEngine
+from treadle.emulate.nv.engines import GPU
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
     from treadle.emulate.machine.memory import AddressSpace
-    from treadle.emulate.machine.scheduler import Engine
-    from treadle.emulate.nv.engines import GPU
 
 __all__ = ["Channel", "ChannelFacts"]
 
@@ -47,15 +45,14 @@ class ChannelFacts:
     release: int
 
 
-class Channel:
+class Channel(Queue[GPU]):
     """One channel, by its work submission token."""
 
     def __init__(self, gpu: GPU, token: int, facts: ChannelFacts) -> None:
-        self.gpu, self.token, self.facts = gpu, token, facts
+        super().__init__(gpu)
+        self.token, self.facts = token, facts
         self.space = facts.space
         self.is_scheduled = self.is_registered = False
-        self.work = Worklist(gpu.random)
-        self.engines: list[Engine] = [self._guarded(self._front()), self._guarded(self._back())]
         control = tables.structure("Nvc56fControl", facts.release).fields
         self._get = facts.userd + control["GPGet"][0]
         self._put = facts.userd + control["GPPut"][0]
@@ -82,20 +79,8 @@ class Channel:
 
     # -- engines ----------------------------------------------------------------------------------
 
-    def _guarded(self, engine: Iterator[bool]) -> Iterator[bool]:
-        """The engine until a fault."""
-        try:
-            for went_on in engine:
-                yield went_on
-                if self.gpu.is_halted:
-                    return
-        except MemoryFault as fault:
-            kind = "FIFO_ERROR_MMU_ERR_FLT"
-            self.gpu.halt(ChannelFault(kind, str(fault), fault.address))
-        except ChannelFault as fault:
-            self.gpu.halt(fault)
-
-    def _front(self) -> Iterator[bool]:
+    def front(self) -> Iterator[bool]:
+        """Reads the entries of the ring."""
         while True:
             if not self._is_rung or not self.is_scheduled:
                 yield False
@@ -114,10 +99,6 @@ class Channel:
             following = (get + 1) % self.facts.entries
             ctypes.c_uint32.from_address(self._get).value = following
             yield True
-
-    def _back(self) -> Iterator[bool]:
-        while True:
-            yield self.work.do_one()
 
     # -- pushbuffers ------------------------------------------------------------------------------
 

@@ -104,12 +104,7 @@ class ComputeEngine:
 
     def _meta_data(self, address: int) -> bytes:
         nbytes = tables.qmd(self._gpu.chip.qmd).nbytes
-        data = self._space.read(address, nbytes)
-        if self._gpu.drops("qmd"):
-            assert self._gpu.injection is not None
-            changed = int.from_bytes(data, "little") ^ 1 << self._gpu.injection.bit
-            data = changed.to_bytes(nbytes, "little")
-        return data
+        return self._gpu.changed("qmd", self._space.read(address, nbytes))
 
     def _check_local(self, meta: MetaData) -> None:
         """All multiprocessors' warps need their part of the local memory."""

@@ -4,48 +4,36 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from treadle.emulate.machine.gpu import GPU
+from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.channel import Channel
+from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
-    from random import Random
-
     from treadle.emulate.machine.platform import EmulatedPlatform
+    from treadle.emulate.machine.queue import EngineFault
     from treadle.emulate.nv.channel import ChannelFacts
     from treadle.emulate.nv.chips import Chip
     from treadle.emulate.nv.dispatch import Execute
-    from treadle.emulate.nv.faults import ChannelFault
-    from treadle.emulate.nv.injection import Injection
 
 __all__ = ["EmulatedGPU"]
 
 
-class EmulatedGPU:
-    """A GPU. `used` counts the bytes of its memory that are allocated.
-
-    `is_halted`: after a fault none of its channels goes on. `is_lost`: the driver refuses calls.
-    """
+class EmulatedGPU(GPU):
+    """A GPU by its number. `is_open`: its file is registered with a client's."""
 
     def __init__(
         self, platform: EmulatedPlatform, chip: Chip, number: int, execute: Execute
     ) -> None:
+        super().__init__(platform)
         self.chip, self.number, self.execute = chip, number, execute
         self.gpu_id = 0x100 * (number + 1)
         self.uuid = bytes([number + 1]) * 16
-        self.used = 0
-        self.is_open = self.is_halted = self.is_lost = False
+        self.is_open = False
         self.fault_address: int | None = None
-        self.injection: Injection | None = None
         self.channels: dict[int, Channel] = {}
-        self._platform, self._tokens = platform, 0
-
-    @property
-    def random(self) -> Random:
-        return self._platform.scheduler.random
-
-    def drops(self, kind: str) -> bool:
-        """Whether a command is passed over on purpose."""
-        return self.injection is not None and self.injection.drops(kind)
+        self._tokens = 0
 
     def clock(self) -> int:
         """Nanoseconds of the GPU's clock."""
@@ -58,15 +46,13 @@ class EmulatedGPU:
         self._tokens += 1
         channel = Channel(self, self._tokens, facts)
         self.channels[channel.token] = channel
-        for engine in channel.engines:
-            self._platform.scheduler.add(engine)
+        self.run(channel.engines)
         return channel
 
     def remove_channel(self, channel: Channel) -> None:
         """A channel that is no more; what it has not done is not done."""
         del self.channels[channel.token]
-        for engine in channel.engines:
-            self._platform.scheduler.remove(engine)
+        self.end(channel.engines)
 
     def rung(self, token: int) -> None:
         """A doorbell."""
@@ -75,11 +61,14 @@ class EmulatedGPU:
 
     # -- faults -----------------------------------------------------------------------------------
 
-    def halt(self, fault: ChannelFault) -> None:
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
         """A channel met what it cannot do: the driver stops all of the group."""
-        self.is_halted = True
+        if isinstance(fault, MemoryFault):
+            kind = "FIFO_ERROR_MMU_ERR_FLT"
+            fault = ChannelFault(kind, str(fault), fault.address)
+        assert isinstance(fault, ChannelFault)
+        self.halt(str(fault))
         self.fault_address = fault.address
-        self._platform.failure = str(fault)
         for channel in self.channels.values():
             channel.notify(fault.number)
 

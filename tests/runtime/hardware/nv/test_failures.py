@@ -17,19 +17,19 @@ def test_a_missing_permission_names_the_file():
     machine = Machine("sm_80")
     machine.driver.refuses_access = True
     with pytest.raises(DeviceError, match=r"^NV: this user may not open /dev/nvidiactl; sudo"):
-        _ = machine.rm
+        _ = machine.opened
 
 
 def test_closed_kernel_modules_are_named_as_the_cause():
     machine = Machine("sm_80", is_closed=True)
     with pytest.raises(DeviceError, match=r"^NV: the kernel driver is NVIDIA's closed one"):
-        _ = machine.rm
+        _ = machine.opened
 
 
 def test_an_old_driver_is_named_with_its_version():
     machine = Machine("sm_80", version="535.54.03")
     with pytest.raises(DeviceError, match=r"is of release 535\.54\.03, and 570 or newer is needed"):
-        _ = machine.rm
+        _ = machine.opened
 
 
 @pytest.mark.parametrize("version", ["570.133.20", "580.142", "590.48.01"])
@@ -47,4 +47,4 @@ def test_an_architecture_that_the_gpu_does_not_have_is_refused():
 
     machine = Machine("sm_80")
     with pytest.raises(DeviceError, match=r"is of sm_80, which does not run code for sm_90a"):
-        NVDevice("NV", machine.rm, 0, lambda own, facts: target_of(own, facts, "sm_90a", True))
+        NVDevice("NV", machine.opened, 0, lambda own, facts: target_of(own, facts, "sm_90a", True))
