@@ -29,7 +29,7 @@ class Process:
         return self._numbers
 
     def gpu(self, gpu_id: int) -> EmulatedGPU:
-        """Any GPU. EINVAL where there is none; ENODEV if it is lost."""
+        """A GPU, acquired or not. EINVAL where there is none; ENODEV if it is lost."""
         for gpu in self.gpus:
             if gpu.gpu_id == gpu_id:
                 if gpu.is_lost:

@@ -133,7 +133,7 @@ class Controls:
     def _schedule(self, one: Object, given: Given) -> None:
         for child in one.children:
             if child.channel is not None:
-                child.channel.is_scheduled = bool(given.block[0])
+                child.channel.is_scheduled = bool(given["bEnable"])
 
     def _mmu_fault(self, one: Object, given: Given) -> None:
         assert one.gpu is not None
