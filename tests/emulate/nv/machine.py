@@ -60,13 +60,19 @@ def compiled(arch, source=SOURCE):
     return compiler.compile(source)
 
 
+@functools.cache
+def programs():
+    """What all machines here know of code: each program is translated once."""
+    return Programs(compile_for_host)
+
+
 class Machine(machines.Machine):
     """A computer with emulated GPUs."""
 
     prefix = "NV"
 
     def __init__(self, *archs, timeout=5.0, **options):
-        self.programs = Programs(compile_for_host)
+        self.programs = programs()
         self.run_dispatch = Executor(self.programs)
         super().__init__(*archs, timeout=timeout, **options)
 

@@ -14,7 +14,8 @@ __all__ = ["Injection"]
 
 
 class Injection:
-    """Drops commands of one kind: each `every`-th, from number `skip` on. `dropped` counts them.
+    """Drops commands of one kind: each `every`-th, from number `skip` on. `dropped` counts them,
+    and `seen` all of that kind.
 
     Raises ValueError for a kind that is none of `kinds`.
     """
@@ -25,15 +26,16 @@ class Injection:
         if kind not in self.kinds:
             known = ", ".join(self.kinds)
             raise ValueError(f"nothing of the kind {kind!r} can be dropped; {known} can")
-        self.kind, self._every = kind, every
-        self._seen, self.dropped = -skip, 0
+        self.kind, self._every, self._skip = kind, every, skip
+        self.seen = self.dropped = 0
 
     def drops(self, kind: str) -> bool:
         """Whether this command, of that kind, is passed over."""
         if kind != self.kind:
             return False
-        is_dropped = self._seen >= 0 and self._seen % self._every == 0
-        self._seen += 1
+        place = self.seen - self._skip
+        is_dropped = place >= 0 and place % self._every == 0
+        self.seen += 1
         self.dropped += is_dropped
         return is_dropped
 

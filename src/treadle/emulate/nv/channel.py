@@ -59,7 +59,7 @@ class Channel(Queue[GPU]):
         self._notification = tables.structure("NvNotification", facts.release)
         self._is_rung = False
         self._offered: dict[int, str] = {}
-        self._bound: dict[int, ComputeEngine | CopyEngine] = {}
+        self.bound: dict[int, ComputeEngine | CopyEngine] = {}
         self._semaphore: dict[str, int] = {}
 
     def offer(self, kind: str, number: int) -> None:
@@ -110,7 +110,8 @@ class Channel(Queue[GPU]):
             raise _wrong(f"a GPFIFO entry {entry:#x} of a kind that is not emulated")
         if not length:
             return
-        words = memoryview(self.space.read(address, 4 * length)).cast("I")
+        data = self.gpu.changed("word", self.space.read(address, 4 * length))
+        words = memoryview(data).cast("I")
         at = 0
         while at < len(words):
             header = words[at]
@@ -137,7 +138,7 @@ class Channel(Queue[GPU]):
         elif method < _HOST_METHODS:
             yield from self._host(method, value)
         else:
-            engine = self._bound.get(subchannel)
+            engine = self.bound.get(subchannel)
             if engine is None:
                 raise _wrong(f"method {method:#x} on subchannel {subchannel}, which has no class")
             while not self.work.has_room():
@@ -150,7 +151,7 @@ class Channel(Queue[GPU]):
         if kind is None:
             raise _wrong(f"class {number:#x} is no object of the channel")
         make = ComputeEngine if kind == "compute" else CopyEngine
-        self._bound[subchannel] = make(self.gpu, self.space, self.work, number)
+        self.bound[subchannel] = make(self.gpu, self.space, self.work, number)
 
     # -- the host class ---------------------------------------------------------------------------
 

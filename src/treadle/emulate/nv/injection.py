@@ -9,6 +9,7 @@ The kinds:
 * `order`: a semaphore is released although the work before has not ended.
 * `idle`: kernels run beside those before them, in either order.
 * `mapping`: memory is not mapped to a GPU.
+* `word`: one word of a pushbuffer, which is that much shorter.
 * `qmd`: not dropped but changed: one bit of queue meta data, `bit`.
 """
 
@@ -18,7 +19,7 @@ from treadle.emulate.machine import injection
 
 __all__ = ["KINDS", "Injection"]
 
-KINDS = ("acquire", "release", "order", "idle", "mapping", "qmd")
+KINDS = ("acquire", "release", "order", "idle", "mapping", "word", "qmd")
 
 
 class Injection(injection.Injection):
@@ -31,8 +32,13 @@ class Injection(injection.Injection):
         self._bit = bit
 
     def changed(self, kind: str, data: bytes) -> bytes:
-        """The bytes with one other bit."""
+        """A pushbuffer without words, or meta data with one other bit."""
+        if kind != self.kind:
+            return data
+        if kind == "word":
+            words = [data[at : at + 4] for at in range(0, len(data), 4)]
+            return b"".join(word for word in words if not self.drops(kind))
         if not self.drops(kind):
             return data
-        words = int.from_bytes(data, "little") ^ 1 << self._bit
-        return words.to_bytes(len(data), "little")
+        changed = int.from_bytes(data, "little") ^ 1 << self._bit
+        return changed.to_bytes(len(data), "little")

@@ -50,6 +50,13 @@ class Objects:
         self._clients[handle] = {handle: Object(handle, "NV01_ROOT_CLIENT", None, None)}
         return handle
 
+    @property
+    def first_client(self) -> int:
+        """The client that was there first. INVALID_CLIENT where there is none."""
+        if not self._clients:
+            raise Status("INVALID_CLIENT", "there is none yet")
+        return next(iter(self._clients))
+
     def of(self, client: int) -> list[Object]:
         """All objects of a client. INVALID_CLIENT where there is none."""
         return list(self._of(client).values())

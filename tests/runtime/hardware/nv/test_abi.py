@@ -60,9 +60,7 @@ def test_each_field_of_a_structure_is_where_the_header_has_it(release, name):
     if name in FLATTENED:
         member, inside = FLATTENED[name]
         start, inner = ours.offsets[member], known[inside]
-        places |= {
-            field: (start + at, inner.size_of(field)) for field, at in inner.offsets.items()
-        }
+        places |= {field: (start + at, inner.size_of(field)) for field, at in inner.offsets.items()}
     assert ours.nbytes == theirs.nbytes
     assert places == {field: tuple(place) for field, place in theirs.fields.items()}
 
