@@ -74,7 +74,8 @@ class EmulatedGPU(GPU):
 
     def fail(self, fault: MemoryFault | EngineFault) -> None:
         """A queue or a kernel used an address that it may not, or met what it cannot do."""
-        self.halt(str(fault))
+        self.is_halted = True
+        self.explain(str(fault))
         if isinstance(fault, MemoryFault):
             self._events.memory_fault(self.gpu_id, fault.address, fault.reason)
         else:

@@ -15,7 +15,8 @@ from treadle.emulate.machine import queue
 if TYPE_CHECKING:
     from treadle.emulate.kfd.chips import Chip
     from treadle.emulate.kfd.dispatch import Execute
-    from treadle.emulate.machine.memory import AddressSpace
+    from treadle.emulate.machine.memory import AddressSpace, MemoryFault
+    from treadle.emulate.machine.queue import EngineFault
 
 __all__ = ["COMPARISONS", "GPU", "Queue", "QueueFacts"]
 
@@ -39,6 +40,7 @@ class GPU(queue.GPU, Protocol):
     execute: Execute
 
     def interrupt(self, event: int) -> None: ...
+    def fail(self, fault: MemoryFault | EngineFault) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,10 @@ class Queue(queue.Queue[GPU]):
     def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
         self.facts = facts
         super().__init__(gpu)
+
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """All queues of the GPU end, and the program is told."""
+        self.gpu.fail(fault)
 
     def ring(self, value: int) -> None:
         """The program has stored to the doorbell."""

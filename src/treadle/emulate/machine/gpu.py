@@ -49,7 +49,6 @@ class GPU:
         for engine in engines:
             self._platform.scheduler.remove(engine)
 
-    def halt(self, why: str) -> None:
-        """No engine goes on from here, and the platform can explain it."""
-        self.is_halted = True
+    def explain(self, why: str) -> None:
+        """Keeps what a failure was, for those who ask the platform."""
         self._platform.failure = why

@@ -34,9 +34,6 @@ class GPU(Protocol):
     def drops(self, kind: str) -> bool: ...
     def changed(self, kind: str, data: bytes) -> bytes: ...
     def clock(self) -> int: ...
-    def fail(self, fault: MemoryFault | EngineFault) -> None:
-        """An engine met what it cannot do."""
-        ...
 
 
 G = TypeVar("G", bound=GPU)
@@ -49,6 +46,15 @@ class Queue(Generic[G]):
         self.gpu = gpu
         self.work = Worklist(gpu.random)
         self.engines: list[Engine] = [self._guarded(self.front()), self._guarded(self.back())]
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether the queue does nothing more."""
+        return self.gpu.is_halted
+
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """An engine met what it cannot do."""
+        raise NotImplementedError
 
     def front(self) -> Iterator[bool]:
         """Reads commands."""
@@ -64,7 +70,7 @@ class Queue(Generic[G]):
         try:
             for went_on in engine:
                 yield went_on
-                if self.gpu.is_halted:
+                if self.is_halted:
                     return
         except (MemoryFault, EngineFault) as fault:
-            self.gpu.fail(fault)
+            self.fail(fault)

@@ -1,7 +1,7 @@
 """A channel: a ring of pushbuffers that is read, and the work that their methods start.
 
-It is a queue whose front reads entries and methods. A fault ends all channels of the GPU, and the
-driver tells the program by error notifiers.
+It is a queue whose front reads entries and methods. A fault ends all channels of its group, and
+the driver tells the program by error notifiers.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ from treadle.emulate.nv.engines import GPU
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
-    from treadle.emulate.machine.memory import AddressSpace
+    from treadle.emulate.machine.memory import AddressSpace, MemoryFault
+    from treadle.emulate.machine.queue import EngineFault
+    from treadle.emulate.nv.group import ChannelGroup
 
 __all__ = ["Channel", "ChannelFacts"]
 
@@ -42,6 +44,7 @@ class ChannelFacts:
     userd: int
     notifier: int
     space: AddressSpace
+    group: ChannelGroup
     release: int
 
 
@@ -61,6 +64,15 @@ class Channel(Queue[GPU]):
         self._offered: dict[int, str] = {}
         self.bound: dict[int, ComputeEngine | CopyEngine] = {}
         self._semaphore: dict[str, int] = {}
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether its group, or all of the GPU, has stopped."""
+        return self.gpu.is_halted or self.facts.group.is_halted
+
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """The group ends, and the program is told."""
+        self.facts.group.fail(fault)
 
     def offer(self, kind: str, number: int) -> None:
         """An object of a class below the channel: "compute" or "copy"."""

@@ -11,6 +11,7 @@ from treadle.emulate.machine.memory import POISON, AddressSpace, MemoryObject
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.channel import ChannelFacts
 from treadle.emulate.nv.faults import Status
+from treadle.emulate.nv.group import ChannelGroup
 from treadle.runtime.hardware.host_memory import PAGE
 
 if TYPE_CHECKING:
@@ -77,6 +78,8 @@ class Constructors:
         made.space = self._objects.find(client, given["hVASpace"], "FERMI_VASPACE_A").space
         if given["engineType"] != tables.number("NV2080_ENGINE_TYPE_GRAPHICS"):
             raise Status("INVALID_ARGUMENT", "engineType")
+        assert made.gpu is not None
+        made.group = ChannelGroup(made.gpu)
 
     def fill_fermi_context_share_a(self, client: int, made: Object, given: Given) -> None:
         made.space = self._objects.find(client, given["hVASpace"], "FERMI_VASPACE_A").space
@@ -87,6 +90,7 @@ class Constructors:
         gpu, group = made.gpu, made.parent
         assert gpu is not None
         assert group is not None
+        assert group.group is not None
         share = self._objects.find(client, given["hContextShare"], "FERMI_CONTEXT_SHARE_A")
         if share.parent is not group:
             raise Status("INVALID_OBJECT_PARENT", "a context share of another group")
@@ -103,7 +107,7 @@ class Constructors:
         assert share.space is not None
         facts = ChannelFacts(
             given["gpFifoOffset"], entries, userd.memory.host + at, notifier.memory.host,
-            share.space, self._release,
+            share.space, group.group, self._release,
         )  # fmt: skip
         made.space, made.channel = share.space, gpu.add_channel(facts)
 
@@ -121,4 +125,7 @@ class Constructors:
         made.parent.channel.offer(kind, tables.number(name))
 
     def fill_gt200_debugger(self, client: int, made: Object, given: Given) -> None:
-        self._objects.find(given["hAppClient"], given["hClass3dObject"], "COMPUTE")
+        debugged = self._objects.find(given["hAppClient"], given["hClass3dObject"], "COMPUTE")
+        assert debugged.parent is not None
+        assert debugged.parent.channel is not None
+        made.group = debugged.parent.channel.facts.group

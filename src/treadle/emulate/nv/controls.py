@@ -136,11 +136,11 @@ class Controls:
                 child.channel.is_scheduled = bool(given["bEnable"])
 
     def _mmu_fault(self, one: Object, given: Given) -> None:
-        assert one.gpu is not None
-        if one.gpu.fault_address is not None:
+        assert one.group is not None
+        if one.group.fault_address is not None:
             entry = "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY"
             layout = tables.structure(entry, self._release)
             at = given.layout.fields["mmuFaultInfoList"][0]
             block = memoryview(given.block)[at : at + layout.nbytes]
-            layout.put(block, "faultAddress", one.gpu.fault_address)
+            layout.put(block, "faultAddress", one.group.fault_address)
             given["count"] = 1

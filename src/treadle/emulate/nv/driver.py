@@ -63,7 +63,6 @@ class EmulatedNV(Driver[EmulatedGPU]):
         major = int(version.partition(".")[0])
         self.release = max([one for one in (570, 580, 590) if one <= major], default=570)
         self.rm = ResourceManager(gpus, self.release, platform.program)
-        self.uvm = UVM(self.rm)
         platform.add_text(
             "/proc/driver/nvidia/version", (_CLOSED if is_closed else _OPEN).format(version)
         )
@@ -224,10 +223,10 @@ def _rung(gpu: EmulatedGPU, offset: int, value: int) -> None:
 
 
 class UVMFile:
-    """/dev/nvidia-uvm."""
+    """/dev/nvidia-uvm: each that is opened has ranges of its own."""
 
     def __init__(self, driver: EmulatedNV) -> None:
-        self._driver = driver
+        self._driver, self._uvm = driver, UVM(driver.rm)
         names = (
             "REGISTER_GPU", "REGISTER_GPU_VASPACE", "REGISTER_CHANNEL", "ENABLE_PEER_ACCESS",
             "CREATE_EXTERNAL_RANGE", "MAP_EXTERNAL_ALLOCATION", "FREE",
@@ -236,7 +235,7 @@ class UVMFile:
 
     def ioctl(self, request: int, argument: bytearray) -> None:
         """One call."""
-        uvm, release = self._driver.uvm, self._driver.release
+        uvm, release = self._uvm, self._driver.release
         if request == tables.number("UVM_INITIALIZE"):
             uvm.is_initialized = True
             return

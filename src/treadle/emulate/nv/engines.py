@@ -18,3 +18,5 @@ class GPU(queue.GPU, Protocol):
 
     chip: Chip
     execute: Execute
+
+    def explain(self, why: str) -> None: ...

@@ -1,18 +1,15 @@
-"""One emulated GPU: its channels, its memory, and what becomes of it after a fault."""
+"""One emulated GPU: its channels, its memory, and what becomes of it when it is lost."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from treadle.emulate.machine.gpu import GPU
-from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.channel import Channel
-from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
     from treadle.emulate.machine.platform import EmulatedPlatform
-    from treadle.emulate.machine.queue import EngineFault
     from treadle.emulate.nv.channel import ChannelFacts
     from treadle.emulate.nv.chips import Chip
     from treadle.emulate.nv.dispatch import Execute
@@ -31,7 +28,6 @@ class EmulatedGPU(GPU):
         self.gpu_id = 0x100 * (number + 1)
         self.uuid = bytes([number + 1]) * 16
         self.is_open = False
-        self.fault_address: int | None = None
         self.channels: dict[int, Channel] = {}
         self._tokens = 0
 
@@ -46,12 +42,14 @@ class EmulatedGPU(GPU):
         self._tokens += 1
         channel = Channel(self, self._tokens, facts)
         self.channels[channel.token] = channel
+        facts.group.channels.append(channel)
         self.run(channel.engines)
         return channel
 
     def remove_channel(self, channel: Channel) -> None:
         """A channel that is no more; what it has not done is not done."""
         del self.channels[channel.token]
+        channel.facts.group.channels.remove(channel)
         self.end(channel.engines)
 
     def rung(self, token: int) -> None:
@@ -60,17 +58,6 @@ class EmulatedGPU(GPU):
             self.channels[token].ring()
 
     # -- faults -----------------------------------------------------------------------------------
-
-    def fail(self, fault: MemoryFault | EngineFault) -> None:
-        """A channel met what it cannot do: the driver stops all of the group."""
-        if isinstance(fault, MemoryFault):
-            kind = "FIFO_ERROR_MMU_ERR_FLT"
-            fault = ChannelFault(kind, str(fault), fault.address)
-        assert isinstance(fault, ChannelFault)
-        self.halt(str(fault))
-        self.fault_address = fault.address
-        for channel in self.channels.values():
-            channel.notify(fault.number)
 
     def lose(self) -> None:
         """The GPU falls off the bus."""

@@ -40,7 +40,7 @@ IGNORED = {
     "INVALIDATE_TEXTURE_SAMPLER_CACHE": _TEXTURES,
     "INVALIDATE_TEXTURE_DATA_CACHE": _TEXTURES,
     "SAMPLER_INDEX": _TEXTURES,
-    "API_VISIBLE_CALL_LIMIT": "whether calls that nest more than 32 deep are refused: kernels here nest less",
+    "API_VISIBLE_CALL_LIMIT": "a limit of 32 nested calls, or none: kernels nest less",
     "DEPENDENT_QMD0_PREFETCH": _HINT,
     "DEPENDENT_QMD_PREFETCH[0]": _HINT,
 }

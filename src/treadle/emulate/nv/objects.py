@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from treadle.emulate.machine.memory import AddressSpace, HostPages, MemoryObject
     from treadle.emulate.nv.channel import Channel
     from treadle.emulate.nv.gpu import EmulatedGPU
+    from treadle.emulate.nv.group import ChannelGroup
 
 __all__ = ["Object", "Objects"]
 
@@ -31,6 +32,7 @@ class Object:
     space: AddressSpace | None = None
     flags: int = 0
     channel: Channel | None = None
+    group: ChannelGroup | None = None
     mapped: int = 0  # how many ranges of UVM's it is mapped to
 
     def below(self) -> list[Object]:

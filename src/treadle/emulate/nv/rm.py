@@ -59,11 +59,13 @@ _PARAMETERS = {
 
 
 class ResourceManager:
-    """The objects of one process. `release` is 570, 580 or 590."""
+    """The objects of all clients. `release` is 570, 580 or 590, `has_peers` says whether GPUs reach
+    each other's memory.
+    """
 
     def __init__(self, gpus: Sequence[EmulatedGPU], release: int, program: ProgramMemory) -> None:
         self.gpus, self.release, self._program = gpus, release, program
-        self.objects = Objects()
+        self.objects, self.has_peers = Objects(), True
         self._constructors = Constructors(self.objects, gpus, release)
         self._controls = Controls(gpus, release, program)
 

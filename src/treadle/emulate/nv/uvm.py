@@ -43,7 +43,6 @@ class UVM:
     def __init__(self, rm: ResourceManager) -> None:
         self._rm = rm
         self.is_initialized = False
-        self.has_peers = True
         self._peers: set[frozenset[bytes]] = set()
         self._ranges: dict[int, _Range] = {}
         self._gpus: dict[bytes, EmulatedGPU] = {}
@@ -87,7 +86,7 @@ class UVM:
         pair = frozenset((self._gpu(given["gpuUuidA"]), self._gpu(given["gpuUuidB"])))
         if len(pair) != 2 or pair in self._peers:
             raise Status("INVALID_ARGUMENT", "one GPU twice, or peers already")
-        if not self.has_peers:
+        if not self._rm.has_peers:
             raise Status("NOT_SUPPORTED", "no way between the GPUs")
         self._peers.add(pair)
 
