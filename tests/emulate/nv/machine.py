@@ -31,6 +31,9 @@ extern "C" __global__ void add_number(const int* x, int* out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = x[i] + n;
 }
+extern "C" __global__ void add_three(const int* x, const int* y, int* out, int n) {
+  out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x] + n;
+}
 extern "C" __global__ void spill(const int* x, int* out, int n) {
   int kept[64];
   for (int k = 0; k < 64; k++) kept[k] = k;
