@@ -25,6 +25,7 @@ from treadle.runtime.base import Launch
 
 WAYS = ("another", "freed", "random")
 COUNT = 64
+TIMEOUT = 2.0  # of the emulated clock, which also moves while other programs have the processor
 _FREED = 0x7CFFFFFF
 _ARGUMENTS = {
     "RM_ALLOC": "NVOS21_PARAMETERS", "RM_ALLOC_MEMORY": "nv_ioctl_nvos02_parameters_with_fd",
@@ -91,7 +92,7 @@ class Watched(Machine):
     """A machine that keeps where calls have handles, and replaces one of them."""
 
     def __init__(self, arch, seed=0, place=None, way="random"):
-        super().__init__(arch, seed=seed, timeout=0.05)
+        super().__init__(arch, seed=seed, timeout=TIMEOUT)
         self.places, self._place, self._way = [], place, way
         self._random, self._number = Random(seed), -1
         self._really, self.platform.ioctl = self.platform.ioctl, self._ioctl

@@ -29,7 +29,6 @@ _DIVIDED = "how a multiprocessor divides its memory, within what it has and the 
 # Fields of which some values leave the result right, and why; others stop the launch.
 SOMETIMES = {
     "REGISTER_COUNT": _MORE, "BARRIER_COUNT": _MORE, "SHARED_MEMORY_SIZE": _MORE,
-    "SHADER_LOCAL_MEMORY_HIGH_SIZE": _MORE,
     **{f"CONSTANT_BUFFER_SIZE[{n}]": _MORE for n in (0, 3, 4)},
     "CONSTANT_BUFFER_ADDR_LOWER[4]": "for kernels without variables, whose addresses are there",
     "MIN_SM_CONFIG_SHARED_MEM_SIZE": _DIVIDED, "MAX_SM_CONFIG_SHARED_MEM_SIZE": _DIVIDED,

@@ -19,7 +19,7 @@ from functools import partial
 
 import numpy as np
 from tests.emulate.nv.machine import Machine, download, upload
-from tests.runtime.hardware.nv.bad_handles import WAYS, drawn, places, replaced
+from tests.runtime.hardware.nv.bad_handles import TIMEOUT, WAYS, drawn, places, replaced
 from tests.runtime.hardware.nv.changed_bits import HARMLESS, changed_bits
 
 from treadle.emulate.nv.injection import Injection
@@ -37,7 +37,7 @@ def outcome(arch, injection=None, seed=0, from_start=False):
 
     The injection begins when the device is open, or `from_start`.
     """
-    machine = Machine(arch, seed=seed, timeout=0.05)
+    machine = Machine(arch, seed=seed, timeout=TIMEOUT)
     if from_start:
         machine.driver.inject(injection)
     try:
