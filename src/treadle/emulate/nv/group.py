@@ -5,17 +5,22 @@ Channels of other groups, such as other processes', go on.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
     from treadle.emulate.machine.queue import EngineFault
-    from treadle.emulate.nv.channel import Channel
     from treadle.emulate.nv.engines import GPU
 
 __all__ = ["ChannelGroup"]
+
+
+class _Notified(Protocol):
+    """A channel, as far as faults go."""
+
+    def notify(self, number: int) -> None: ...
 
 
 class ChannelGroup:
@@ -23,7 +28,7 @@ class ChannelGroup:
 
     def __init__(self, gpu: GPU) -> None:
         self._gpu = gpu
-        self.channels: list[Channel] = []
+        self.channels: list[_Notified] = []
         self.is_halted = False
         self.fault_address: int | None = None
 
