@@ -117,6 +117,10 @@ class EmulatedPlatform:
         self._doorbells: dict[int, tuple[int, Doorbells]] = {}  # page -> where they begin
         self._skipped = 0
 
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        for fd in getattr(self, "_open", ()):  # what the program has not closed
+            close(fd)
+
     # -- what is there ----------------------------------------------------------------------------
 
     def add_text(self, path: str, text: str) -> None:

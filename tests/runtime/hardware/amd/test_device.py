@@ -284,11 +284,11 @@ def test_launches_of_more_words_than_the_ring_holds_are_started_in_parts(uses_aq
 def test_a_device_that_is_collected_leaves_no_queue(small):
     device = small.device()
     upload(device, np.zeros(5))
-    assert len(small.driver._queues) == 2
+    assert len(small.driver.queues) == 2
     device.synchronize()
     del device
     gc.collect()
-    assert small.driver._queues == {}
+    assert len(small.driver.queues) == 0
 
 
 def test_a_list_that_is_collected_while_it_runs_keeps_its_words(machine, device):
@@ -349,7 +349,7 @@ class Interrupting(EmulatedPlatform):
 
 @pytest.mark.parametrize("uses_aql", [False, True])
 def test_a_device_goes_on_after_an_interrupt_anywhere(uses_aql, monkeypatch):
-    monkeypatch.setattr("tests.emulate.kfd.machine.EmulatedPlatform", Interrupting)
+    monkeypatch.setattr("tests.emulate.machines.EmulatedPlatform", Interrupting)
     machine = Machine("gfx1100", seed=2, uses_aql=uses_aql)
     device = machine.device()
     phase = machine.kernel(device, add_number, slots=2, variables=1)
