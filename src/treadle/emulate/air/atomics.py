@@ -11,7 +11,7 @@ from treadle.emulate.air.lexer import signed
 from treadle.emulate.air.memory import load, store
 from treadle.emulate.air.names import called
 from treadle.emulate.air.syntax import AIRError, Array, Constant, Scalar, bits_of
-from treadle.emulate.simt.accesses import read_modify_write
+from treadle.emulate.simt import accesses
 from treadle.emulate.simt.atomics import atomic_function
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def _change(
     if function is None:
         raise AIRError(f"atomic {operation} of {kind} is not emulated")
     bits = int(kind.lstrip("bfus"))
-    return read_modify_write(
+    return accesses.read_modify_write(
         e, function, _space(e, pointer), e.one(pointer), bits, value, other
     )
 
@@ -66,7 +66,11 @@ def _atomic_load(e: Emitter, item: Instruction) -> None:
 @HANDLERS.of("atomic.store")
 def _atomic_store(e: Emitter, item: Instruction) -> None:
     pointer, value = item.operands[:2]
-    _change(e, "exch", f"b{bits_of(value.type)}", pointer, e.one(value))
+    space, bits = _space(e, pointer), bits_of(value.type)
+    if space == "global":
+        _change(e, "exch", f"b{bits}", pointer, e.one(value))
+    else:  # an exchange reads what nobody may have written
+        accesses.store(e, space, e.one(pointer), bits, [e.one(value)])
 
 
 @HANDLERS.of("atomic.cmpxchg")

@@ -158,16 +158,16 @@ class Emitter(emit.Emitter):
 
     def narrow(self, value: str, wide: str, kind: str) -> str:
         """Floats as bits of a narrower kind, or of the same, to nearest."""
+        if wide == "double" and kind in ("half", "bfloat"):
+            # Rounded to odd first, so that the second rounding is right.
+            value, wide = self._to_odd(value), "float"
         if kind == "bfloat":
-            return self._narrow_bfloat(value, wide)
+            return self._narrow_bfloat(value)
         if kind != wide:
             value = self.op(f"fptrunc {self.lanes(wide)} {value} to {self.lanes(kind)}")
         return self.as_bits(value, kind)
 
-    def _narrow_bfloat(self, value: str, wide: str) -> str:
-        """By float32; from float64 that is rounded to odd, so that the second rounding is right."""
-        if wide == "double":
-            value = self._to_odd(value)
+    def _narrow_bfloat(self, value: str) -> str:
         shape = self.lanes("i32")
         bits = self.as_bits(value, "float")
         high = self.op(f"lshr {shape} {bits}, {splat(32, 16)}")

@@ -229,8 +229,9 @@ class Words:
 
     def _place(self) -> Symbol | int:
         """A constant address: getelementptr (T, ptr @g, i64 1, ...)."""
-        while self.here in _FLAGS or self.here == "inrange":
+        while self.here in _FLAGS:
             self.at += 1
+        if self.skip("inrange"):
             self.skip_group()
         self.need("(")
         kind = self.type()
