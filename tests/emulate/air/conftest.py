@@ -45,5 +45,3 @@ def msl(compile_ir):
 def air(compile_ir):
     """air(text) is a Program of a module."""
     return lambda text: Program(Module(text.encode()), compile_ir, checks_races=True)
-
-

@@ -87,7 +87,9 @@ def f32(*values):
 
 
 def wide(array):
-    return array.astype(np.float64) if array.dtype.kind in "fV" or array.dtype == bfloat16 else array
+    return (
+        array.astype(np.float64) if array.dtype.kind in "fV" or array.dtype == bfloat16 else array
+    )
 
 
 # -- elementwise
@@ -198,7 +200,8 @@ for _kind in (*FLOATS, "int32"):
         _c = _numbers(_kind, (70, 44), 6, _low, _high)
         _y = _reduced(_function, _c, 0)
         _columns = {0: _c, 1: _out(_kind, 44), 2: i64(70), 3: i64(44), 4: i32(1), 5: i64(0),
-                    6: i32(1), 7: i32(70), 8: i64(44), 9: i32(1), 10: i64(1), 11: i64(0)}  # fmt: skip
+                    6: i32(1), 7: i32(70), 8: i64(44), 9: i32(1), 10: i64(1),
+                    11: i64(0)}  # fmt: skip
         _add(f"col_reduce_looped_1_32_32_reduce_{_name}{_kind}", (2, 1), 256, _columns, {1: _y},
              **_more)  # fmt: skip
         _add(f"col_reduce_small_1_reduce_{_name}{_kind}", (1, 1), (16, 4), _columns, {1: _y},
@@ -276,8 +279,8 @@ for _kind in (*FLOATS, *INTEGERS):
 # -- products
 
 for _kind in FLOATS:
-    for _bm, _bn, _sm, _sn, _tm, _tn in ((1, 8, 1, 32, 4, 4), (1, 1, 8, 4, 4, 4), (4, 1, 1, 32, 4, 4),
-                                         (8, 1, 1, 32, 4, 4)):  # fmt: skip
+    for _bm, _bn, _sm, _sn, _tm, _tn in ((1, 8, 1, 32, 4, 4), (1, 1, 8, 4, 4, 4),
+                                         (4, 1, 1, 32, 4, 4), (8, 1, 1, 32, 4, 4)):  # fmt: skip
         _name = f"gemv_{_kind}_bm{_bm}_bn{_bn}_sm{_sm}_sn{_sn}_tm{_tm}_tn{_tn}_nc0_axpby0"
         _m, _k = 37, 200
         _a, _v = _numbers(_kind, (_m, _k), 14), _numbers(_kind, _k, 15)
@@ -287,7 +290,11 @@ for _kind in FLOATS:
              {0: _a, 1: _v, 2: _v, 3: _out(_kind, _m), 4: i32(_k), 5: i32(_m), 6: i32(_k),
               **_scalars},
              {3: wide(_a) @ wide(_v)}, close=4 * _STEP[_kind], size=20)  # fmt: skip
-    for _bm, _bn, _sm, _sn, _tm, _tn in ((1, 2, 8, 4, 4, 4), (1, 4, 8, 4, 4, 4), (1, 16, 4, 8, 4, 4)):
+    for _bm, _bn, _sm, _sn, _tm, _tn in (
+        (1, 2, 8, 4, 4, 4),
+        (1, 4, 8, 4, 4, 4),
+        (1, 16, 4, 8, 4, 4),
+    ):
         _name = f"gemv_t_{_kind}_bm{_bm}_bn{_bn}_sm{_sm}_sn{_sn}_tm{_tm}_tn{_tn}_nc0_axpby0"
         _k, _n = 130, 77
         _a, _v = _numbers(_kind, (_k, _n), 16), _numbers(_kind, _k, 17)

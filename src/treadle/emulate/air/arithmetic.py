@@ -124,7 +124,11 @@ def _resize(e: Emitter, item: Instruction) -> None:
     source, target = _bits(item.operands[0].type), _bits(item.type)
     opcode = item.opcode
     if opcode in ("ptrtoint", "inttoptr"):
-        if opcode == "inttoptr" and isinstance(item.type, Pointer) and item.type.space not in (1, 2):
+        if (
+            opcode == "inttoptr"
+            and isinstance(item.type, Pointer)
+            and item.type.space not in (1, 2)
+        ):
             raise AIRError("an address of threadgroup or thread memory is made of a number")
         opcode = "trunc" if target < source else "zext"
     if source == target:

@@ -116,5 +116,3 @@ def _fill(e: Emitter, item: Instruction) -> None:
     target, value, size = item.operands[:3]
     nbytes = _size(size)
     store(e, target, _row(nbytes), [e.one(value)] * nbytes, 1)
-
-

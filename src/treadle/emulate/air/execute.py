@@ -88,9 +88,7 @@ class Program:
             address = buffers.get(argument.index, 0)
             return address if isinstance(address, int) else 0
 
-        params = b"".join(
-            bound(argument).to_bytes(8, "little") for argument in kernel.arguments
-        )
+        params = b"".join(bound(argument).to_bytes(8, "little") for argument in kernel.arguments)
         fields = {"constants": ctypes.addressof(constants)}
         self._program.launch(name, grid, block, params, regions, dynamic, fields)
 

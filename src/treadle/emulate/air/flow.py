@@ -152,7 +152,7 @@ def _dominators(entry: str, targets: dict[str, list[str]]) -> dict[str, set[str]
     order = _postorder(entry, targets.__getitem__)[::-1]
     sources = _reverse(targets, order)
     everyone = set(order)
-    found = {name: everyone for name in order}
+    found = dict.fromkeys(order, everyone)
     found[entry] = {entry}
     changed = True
     while changed:
@@ -182,9 +182,7 @@ def _place(
 ) -> None:  # fmt: skip
     """Puts blocks in order: loops inside of `names` are one block each, and placed whole."""
     outer: dict[str, str] = {}  # block -> the head of the widest loop that has it
-    inside = {
-        head: body & names for head, body in loops.items() if head in names and head != entry
-    }
+    inside = {head: body & names for head, body in loops.items() if head in names and head != entry}
     for head, body in sorted(inside.items(), key=lambda pair: len(pair[1])):
         outer |= dict.fromkeys(body, head)
 

@@ -264,9 +264,7 @@ def _integers(e: Emitter, item: Instruction) -> None:
 _BITS = {"popcount": "ctpop", "clz": "ctlz", "ctz": "cttz", "reverse_bits": "bitreverse"}
 
 
-@HANDLERS.of(
-    *_BITS, "llvm.ctpop", "llvm.ctlz", "llvm.cttz", "llvm.bitreverse", "llvm.bswap"
-)
+@HANDLERS.of(*_BITS, "llvm.ctpop", "llvm.ctlz", "llvm.cttz", "llvm.bitreverse", "llvm.bswap")
 def _count_bits(e: Emitter, item: Instruction) -> None:
     name = called(item.words[0]).name.removeprefix("llvm.")
     name = _BITS.get(name, name)
@@ -310,7 +308,9 @@ def _high_product(e: Emitter, item: Instruction) -> None:
     e.elementwise(item, compute)
 
 
-@HANDLERS.of("add_sat", "sub_sat", "llvm.uadd.sat", "llvm.usub.sat", "llvm.sadd.sat", "llvm.ssub.sat")
+@HANDLERS.of(
+    "add_sat", "sub_sat", "llvm.uadd.sat", "llvm.usub.sat", "llvm.sadd.sat", "llvm.ssub.sat"
+)
 def _saturating(e: Emitter, item: Instruction) -> None:
     name = called(item.words[0])
     words = name.name.removeprefix("llvm.")

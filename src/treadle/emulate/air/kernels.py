@@ -1,7 +1,7 @@
 """The kernels of a module and what they take, from the metadata `!air.kernel`.
 
-    module = Module(bitcode)
-    module.kernels["add"].arguments[0]       # Argument("buffer", "a", index=0, space=1, ...)
+module = Module(bitcode)
+module.kernels["add"].arguments[0]       # Argument("buffer", "a", index=0, space=1, ...)
 """
 
 from __future__ import annotations
@@ -29,7 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Argument", "Kernel", "Module", "bytes_of", "place_all"]
 
-_WORD = re.compile(r'!"([^"]*)"|(?:i\d+ (-?\d+))|(![\w]+)|ptr(?: addrspace\(\d+\))? (@"[^"]*"|@[\w.$-]+)|null')
+_WORD = re.compile(
+    r'!"([^"]*)"|(?:i\d+ (-?\d+))|(![\w]+)|ptr(?: addrspace\(\d+\))? (@"[^"]*"|@[\w.$-]+)|null'
+)
 _PLACES = re.compile(r'@"[^"]*"|@[\w.$-]+')
 
 

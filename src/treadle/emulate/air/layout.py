@@ -42,11 +42,7 @@ class Layout:
         self.constant_places, self.constant_bytes = place_all(self.constants)
         self.allocas: dict[str, int] = {}
         self.local_bytes = 0
-        items = [
-            item
-            for block in flow.blocks
-            for item in (*block.phis, *block.items)
-        ]
+        items = [item for block in flow.blocks for item in (*block.phis, *block.items)]
         self.spaces = Spaces(items, self._space_of_symbol)
         self._place_allocas(items)
         given = {parameter.name for parameter in function.parameters}

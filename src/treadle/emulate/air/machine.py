@@ -12,6 +12,4 @@ ELEMENTS = SIDE * SIDE // LANES  # of it that a lane has
 
 # `constants` is the address of the kernel's constant variables. `matrices` are two factors, what
 # is added, and the result: the elements of all lanes, as float64.
-MACHINE = Machine(
-    LANES, launch=(("constants", 8),), warp=(("matrices", 4 * 8 * SIDE * SIDE),)
-)
+MACHINE = Machine(LANES, launch=(("constants", 8),), warp=(("matrices", 4 * 8 * SIDE * SIDE),))

@@ -109,12 +109,12 @@ def _diagonal(e: Emitter, item: Instruction) -> None:
 
 
 def _addresses(e: Emitter, operands: tuple[Value, ...], nbytes: int) -> list[str]:
-    """Where a lane's elements lie: pointer, elements of a row, column and row of the first, turned."""
-    pointer, stride, origin, turned = operands
+    """Where a lane's elements lie, by a pointer, elements of a row, an origin, and a transpose."""
+    pointer, stride, origin, transpose = operands
     shape = e.lanes("i64")
     rows = MACHINE.constants("i64", [place_of(lane)[0] for lane in range(LANES)])
     first_column, first_row = e.read(origin)
-    flags, step, base = e.one(turned), e.one(stride), e.one(pointer)
+    flags, step, base = e.one(transpose), e.one(stride), e.one(pointer)
     found = []
     for element in range(ELEMENTS):
         columns = MACHINE.constants("i64", [place_of(lane)[1] + element for lane in range(LANES)])

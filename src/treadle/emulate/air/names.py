@@ -1,8 +1,8 @@
 """The names of built-in functions, taken apart.
 
-    called("air.fast_exp.f32")             # Called("exp", "", ...)
-    called("air.simd_sum.s.i32")           # Called("simd_sum", "s")
-    called("air.atomic.global.add.u.i32")  # Called("atomic.add", "u")
+called("air.fast_exp.f32")             # Called("exp", "", ...)
+called("air.simd_sum.s.i32")           # Called("simd_sum", "s")
+called("air.atomic.global.add.u.i32")  # Called("atomic.add", "u")
 """
 
 from __future__ import annotations

@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["argument_values"]
 
 
-def argument_values(
-    e: Emitter, number: int, argument: Argument, parameter: Parameter
-) -> list[str]:
+def argument_values(e: Emitter, number: int, argument: Argument, parameter: Parameter) -> list[str]:
     """The parts of an argument. Raises AIRError for a kind that is not emulated."""
     if argument.kind == "buffer":
         return [e.spread_scalar("i64", _bound(e, number))]

@@ -32,10 +32,11 @@ define internal i8 @{_PREDICATE}(i8 %given) {{
   ret i8 %one
 }}
 """
+_DECLARED = re.compile(rf"^declare i8 @{re.escape(_PREDICATE)}\(.*$", re.MULTILINE)
 _GIVEN = re.compile(
     r"^(@[^=]*\.MTL_FC_INIT_(\d+)_\w+\"? = internal [^\n]*?)externally_initialized constant "
     r"(\w+) undef",
-    re.M,
+    re.MULTILINE,
 )
 
 
@@ -71,14 +72,14 @@ def _set_constants(text: str, constants: Mapping[int, int]) -> str:
         return f"{found[1]}constant {found[3]} {int(constants.get(int(found[2]), 0))}"
 
     text = _GIVEN.sub(give, text)
-    text = re.sub(rf"^declare i8 @{re.escape(_PREDICATE)}\(.*$", _PREDICATE_BODY, text, flags=re.M)
+    text = _DECLARED.sub(_PREDICATE_BODY, text)
     # A pass that runs constructors asks for their plain form.
     return text.replace(' section "air.static_init"', "")
 
 
 def _calls_own(text: str) -> bool:
     """Whether a function calls another one of the module."""
-    names = re.findall(r'^define [^@]*(@"[^"]*"|@[\w.$-]+)\(', text, re.M)
+    names = re.findall(r'^define [^@]*(@"[^"]*"|@[\w.$-]+)\(', text, re.MULTILINE)
     return any(re.search(rf"call [^\n]*{re.escape(name)}\(", text) for name in names)
 
 

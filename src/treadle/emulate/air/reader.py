@@ -1,7 +1,7 @@
 """The text of a module becomes its functions, variables and metadata.
 
-    module = read_text(text)
-    module.functions["add"].blocks["entry"][0].opcode
+module = read_text(text)
+module.functions["add"].blocks["entry"][0].opcode
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ _CASTS = {
     "ptrtoint", "inttoptr", "bitcast", "addrspacecast",
 }  # fmt: skip
 _FLAGS = {
-    "nuw", "nsw", "nusw", "exact", "disjoint", "nneg", "samesign", "inbounds", "inrange", "volatile",
-    "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "atomic",
+    "nuw", "nsw", "nusw", "exact", "disjoint", "nneg", "samesign", "inbounds", "inrange",
+    "volatile", "fast", "nnan", "ninf", "nsz", "arcp", "contract", "afn", "reassoc", "atomic",
 }  # fmt: skip
 _LABEL = re.compile(r'^("[^"]*"|[\w.$-]+):')
-_STRUCT = re.compile(r'^(%"[^"]*"|%[\w.$-]+) = type (.*)$', re.M)
-_GLOBAL = re.compile(r'^(@"[^"]*"|@[\w.$-]+) = (.*)$', re.M)
-_META = re.compile(r"^(!\S+) = (?:distinct )?!\{(.*)\}$", re.M)
+_STRUCT = re.compile(r'^(%"[^"]*"|%[\w.$-]+) = type (.*)$', re.MULTILINE)
+_GLOBAL = re.compile(r'^(@"[^"]*"|@[\w.$-]+) = (.*)$', re.MULTILINE)
+_META = re.compile(r"^(!\S+) = (?:distinct )?!\{(.*)\}$", re.MULTILINE)
 
 
 class _Structs(Mapping[str, Type]):
@@ -95,7 +95,9 @@ def read_text(text: str) -> Text:
     """The pieces of a module's text."""
     structs = _Structs(text)
     bodies = {}
-    for found in re.finditer(r'^define [^@]*@("[^"]*"|[\w.$-]+)(\(.*)\{\n((?s:.*?))^\}', text, re.M):
+    for found in re.finditer(
+        r'^define [^@]*@("[^"]*"|[\w.$-]+)(\(.*)\{\n((?s:.*?))^\}', text, re.MULTILINE
+    ):
         bodies[unquoted("@" + found[1])[1:]] = (found[2], found[3])
     variables = {}
     for name, rest in _GLOBAL.findall(text):
@@ -366,9 +368,7 @@ def _alloca(words: Words, opcode: str, result: str) -> Instruction:
         if isinstance(count, Local) or not isinstance(count.parts[0], int):
             raise AIRError("an alloca of a variable size is not emulated")
         kind = Array(count.parts[0], kind)
-    return Instruction(
-        opcode, result, Pointer(0), (), source=kind, align=_alignment(words, kind)
-    )
+    return Instruction(opcode, result, Pointer(0), (), source=kind, align=_alignment(words, kind))
 
 
 def _call(words: Words, opcode: str, result: str) -> Instruction | None:

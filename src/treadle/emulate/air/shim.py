@@ -31,13 +31,13 @@ _FLAGS = (
 )  # fmt: skip
 _NEWEST, _OLDEST = 40, 14
 _TIMEOUT_SECONDS = 300
-_PRAGMA = re.compile(r"^([ \t]*)#pragma METAL fp contract\((\w+)\)", re.M)
+_PRAGMA = re.compile(r"^([ \t]*)#pragma METAL fp contract\((\w+)\)", re.MULTILINE)
 _KERNEL = re.compile(
     r"(?:\[\[\s*max_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)\s*\]\]\s*)?"
     r"\bkernel\s+void\s+(\w+)\s*\("
 )
 _ATTRIBUTE = re.compile(r"\[\[\s*(\w+)\s*(?:\(\s*(\d+)\s*\))?\s*\]\]")
-_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.S)
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPACES = {"device": 1, "constant": 2, "threadgroup": 3}
 
 
@@ -152,7 +152,7 @@ def _parameter(kernel: str, text: str) -> _Parameter:
 
 def _with_metadata(text: str, kernels: dict[str, _Signature]) -> str:
     """IR with the nodes that Apple's compiler writes about kernels."""
-    numbers = [int(n) for n in re.findall(r"^!(\d+) = ", text, re.M)]
+    numbers = [int(n) for n in re.findall(r"^!(\d+) = ", text, re.MULTILINE)]
     nodes: list[str] = []
     first = max(numbers, default=-1) + 1
 
@@ -165,8 +165,7 @@ def _with_metadata(text: str, kernels: dict[str, _Signature]) -> str:
         if f"@{name}(" not in text:
             continue
         arguments = [
-            node(_about(number, parameter))
-            for number, parameter in enumerate(signature.parameters)
+            node(_about(number, parameter)) for number, parameter in enumerate(signature.parameters)
         ]
         most = node(f'!"air.max_work_group_size", i32 {signature.most_threads}')
         heads.append(node(f"ptr @{name}, {node('')}, {node(', '.join(arguments))}, {most}"))

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.emit import Emitter, float_kind, splat
 from treadle.emulate.air.arithmetic import is_float
+from treadle.emulate.air.emit import Emitter, float_kind, splat
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.machine import LANES, MACHINE
 from treadle.emulate.air.names import called
@@ -87,9 +87,7 @@ def take(e: Emitter, value: str, numbers: str, bits: int) -> str:
         return e.op(f"trunc {e.lanes('i8')} {take(e, wide, numbers, 8)} to {e.lanes('i1')}")
     shape = e.lanes(f"i{bits}")
     seen = e.select(e.mask, value, splat(bits, -1), bits)
-    return e.op(
-        f"call {shape} {_table(e, bits)}({shape} {seen}, {e.lanes('i32')} {numbers})"
-    )
+    return e.op(f"call {shape} {_table(e, bits)}({shape} {seen}, {e.lanes('i32')} {numbers})")
 
 
 @HANDLERS.of(
@@ -209,17 +207,13 @@ class _Sum:
             if self.kind:
                 wrong = e.op(f"fcmp uno {self.shape} {b}, {b}")
                 first = e.op(f"or {e.lanes('i1')} {first}, {wrong}")
-            return e.op(
-                f"select {e.lanes('i1')} {first}, {self.shape} {a}, {self.shape} {b}"
-            )
+            return e.op(f"select {e.lanes('i1')} {first}, {self.shape} {a}, {self.shape} {b}")
         opcode = _INTEGERS[self.how]
         return e.op(f"{'f' if self.kind else ''}{opcode} {self.shape} {a}, {b}")
 
     def choose(self, lanes: str, yes: str, no: str) -> str:
         shape = self.shape
-        return self.e.op(
-            f"select {self.e.lanes('i1')} {lanes}, {shape} {yes}, {shape} {no}"
-        )
+        return self.e.op(f"select {self.e.lanes('i1')} {lanes}, {shape} {yes}, {shape} {no}")
 
 
 @HANDLERS.of(*(f"{group}_{how}" for group in ("simd", "quad") for how in _IDENTITIES))

@@ -45,8 +45,8 @@ def translate(module: Module, name: str) -> Translation:
     e = Emitter(layout)
     for number, parameter in enumerate(function.parameters):
         argument = module.kernels[name].arguments[number]
-        layout.arguments[parameter.name] = (
-            lambda n=number, a=argument, p=parameter: argument_values(e, n, a, p)
+        layout.arguments[parameter.name] = lambda n=number, a=argument, p=parameter: (
+            argument_values(e, n, a, p)
         )
     _Kernel(e, flow, function).write()
     symbol = "air_" + "".join(c if c.isalnum() else "_" for c in name)
@@ -114,7 +114,7 @@ class _Kernel:
     # -- endings
 
     def _move(self, block: Block, ways: dict[int, str]) -> None:
-        """Gives phis of the next blocks their values; `ways` are the lanes that take each, or ""."""
+        """Gives phis of the next blocks their values; `ways` are the lanes of each ("": all)."""
         e, moves = self.e, []
         for target, lanes in ways.items():
             for phi, place in block.moves.get(target, ()):
