@@ -34,7 +34,10 @@ class Case:
     size: float = 1.0  # of values that are added up
 
     def check(self, run):
-        """`run(name, constants, grid, block, buffers)` launches; arrays are changed in place."""
+        """Compares what a launch gives, and counts the outputs.
+
+        `run(name, constants, grid, block, buffers)` launches; arrays are changed in place.
+        """
         buffers = {
             index: data.copy() if isinstance(data, np.ndarray) else data
             for index, data in self.buffers.items()
@@ -49,6 +52,7 @@ class Case:
                 found.astype(np.float64), wanted.astype(np.float64), rtol=self.close,
                 atol=self.close * self.size, err_msg=self.name,
             )  # fmt: skip
+        return len(self.expected)
 
 
 CASES: dict[str, Case] = {}

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.emit import Emitter, float_kind, splat
+from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.lexer import signed
-from treadle.emulate.air.machine import LANES
+from treadle.emulate.air.machine import LANES, splat
 from treadle.emulate.air.syntax import (
     AIRError,
     Constant,

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air.arithmetic import is_float
-from treadle.emulate.air.emit import Emitter, splat
+from treadle.emulate.air.emit import Emitter
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.lexer import signed
+from treadle.emulate.air.machine import splat
 from treadle.emulate.air.memory import load, store
 from treadle.emulate.air.names import called
 from treadle.emulate.air.syntax import AIRError, Array, Constant, Scalar, bits_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.machine import LANES, MACHINE
+from treadle.emulate.air.machine import LANES, MACHINE, splat
 from treadle.emulate.air.syntax import (
     CONSTANT,
     DEVICE,
@@ -35,20 +35,9 @@ if TYPE_CHECKING:
     from treadle.emulate.air.layout import Layout
     from treadle.emulate.air.syntax import Instruction, Type, Value
 
-__all__ = ["WIDER", "Emitter", "float_kind", "splat"]
+__all__ = ["Emitter", "float_kind"]
 
-# What halves are computed in: with more than twice the bits and two to spare, rounding twice gives
-# what rounding once would.
-WIDER = {"half": "float", "bfloat": "float", "float": "double", "double": "double"}
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
-
-
-def splat(bits: int, value: int) -> str:
-    """A constant, the same in each lane."""
-    value &= (1 << bits) - 1
-    if bits == 1:
-        return f"splat (i1 {'true' if value else 'false'})"
-    return f"splat (i{bits} {value})" if value else "zeroinitializer"
 
 
 def float_kind(kind: Type) -> str:

@@ -11,9 +11,9 @@ import struct
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air.arithmetic import convert_floats, from_float, is_float, to_float
-from treadle.emulate.air.emit import Emitter, float_kind, splat
+from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
-from treadle.emulate.air.machine import LANES
+from treadle.emulate.air.machine import LANES, splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.syntax import AIRError, bits_of, parts
 from treadle.emulate.simt.lanewise import lanewise

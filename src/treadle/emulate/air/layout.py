@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.emit import splat
 from treadle.emulate.air.kernels import place_all
-from treadle.emulate.air.machine import LANES, MACHINE
+from treadle.emulate.air.machine import LANES, MACHINE, splat
 from treadle.emulate.air.syntax import (
     CONSTANT,
     GENERIC,
@@ -24,10 +23,10 @@ from treadle.emulate.simt.registers import Place
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from treadle.emulate.air.emit import Emitter
     from treadle.emulate.air.flow import Flow
     from treadle.emulate.air.kernels import Module
     from treadle.emulate.air.syntax import Function, Instruction, Type, Value
+    from treadle.emulate.simt.emit import Emitter
 
 __all__ = ["Layout", "Spaces"]
 

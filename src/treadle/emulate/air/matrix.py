@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.emit import Emitter, float_kind, splat
+from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
-from treadle.emulate.air.machine import ELEMENTS, LANES, MACHINE, SIDE
+from treadle.emulate.air.machine import ELEMENTS, LANES, MACHINE, SIDE, splat
 from treadle.emulate.air.syntax import AIRError, Pointer, size_of, type_at
 from treadle.emulate.simt import accesses
 from treadle.emulate.simt.code import Code

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air.emit import Emitter, splat
-from treadle.emulate.air.machine import LANES
+from treadle.emulate.air.emit import Emitter
+from treadle.emulate.air.machine import LANES, splat
 from treadle.emulate.air.simdgroup import iota
 from treadle.emulate.air.syntax import AIRError, bits_of, parts
 

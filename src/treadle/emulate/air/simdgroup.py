@@ -9,9 +9,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air.arithmetic import is_float
-from treadle.emulate.air.emit import Emitter, float_kind, splat
+from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
-from treadle.emulate.air.machine import LANES, MACHINE
+from treadle.emulate.air.machine import LANES, MACHINE, splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.syntax import AIRError, bits_of, parts
 from treadle.emulate.simt.accesses import warp_sync

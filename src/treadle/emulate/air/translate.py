@@ -12,10 +12,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air import arithmetic, atomics, functions, matrix, memory, simdgroup
-from treadle.emulate.air.emit import Emitter, splat
+from treadle.emulate.air.emit import Emitter
 from treadle.emulate.air.flow import flow_of
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.layout import Layout
+from treadle.emulate.air.machine import splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.positions import argument_values
 from treadle.emulate.air.syntax import AIRError, Constant, bits_of
