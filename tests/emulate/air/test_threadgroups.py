@@ -245,6 +245,17 @@ def test_bytes_of_a_launch_are_read_and_never_written(msl):
         launch(program, "k", 1, 32, {0: out, 1: sizes, 2: table[:3].tobytes()})
 
 
+def test_bytes_of_a_launch_are_aligned_for_every_type(msl):
+    program = msl("""
+    kernel void k(device float4 *out [[buffer(0)]], constant float4 &a [[buffer(1)]],
+                  constant float4 &b [[buffer(2)]], constant float4 &c [[buffer(3)]],
+                  uint i [[thread_position_in_grid]]) { out[i] = a + b * c; }""")
+    out = np.zeros((32, 4), np.float32)
+    four = np.arange(4, dtype=np.float32)
+    launch(program, "k", 1, 32, {0: out, **dict.fromkeys((1, 2, 3), four.tobytes())})
+    assert (out == four + four * four).all()
+
+
 def test_constants_of_the_program_and_memory_of_a_thread(msl):
     program = msl("""
     constant int table[8] = {3, 1, 4, 1, 5, 9, 2, 6};

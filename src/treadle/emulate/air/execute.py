@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["Program"]
 
 _ALIGN = 16  # of threadgroup memory that a launch gives
+_LINE = 64
 
 
 class Program:
@@ -38,7 +39,7 @@ class Program:
         self.module = module
         make = functools.partial(translate, module)
         self._program = execute.Program(AIR, make, compile_ir, threads, checks_races)
-        self._constants: dict[str, ctypes.Array[ctypes.c_char]] = {}
+        self._constants: dict[str, _Bytes] = {}
 
     def translation(self, name: str) -> Translation:
         """A kernel's translation; raises AIRError for what is not emulated."""
@@ -62,17 +63,9 @@ class Program:
         """
         kernel = self.module.kernels[name]
         shared, dynamic = _threadgroup_places(kernel, threadgroup_memory or {})
-        held = {
-            index: ctypes.create_string_buffer(data, max(1, len(data)))
-            for index, data in buffers.items()
-            if isinstance(data, bytes)
-        }
-        regions = [*memory]
-        for data in held.values():
-            regions.append(_readable(data))
+        held = {index: _Bytes(data) for index, data in buffers.items() if isinstance(data, bytes)}
         constants = self._constants_of(name)
-        if len(constants):
-            regions.append(_readable(constants))
+        regions = [*memory, *(data.region for data in (*held.values(), constants))]
 
         def bound(argument: Argument) -> int:
             if argument.kind != "buffer":
@@ -80,7 +73,7 @@ class Program:
             if argument.space == THREADGROUP:
                 return shared[argument.index]
             if argument.index in held:
-                return ctypes.addressof(held[argument.index])
+                return held[argument.index].address
             if argument.index not in buffers and not argument.is_optional:
                 raise ValueError(
                     f"kernel {name}: nothing is bound at buffer {argument.index}, {argument.name}"
@@ -89,26 +82,31 @@ class Program:
             return address if isinstance(address, int) else 0
 
         params = b"".join(bound(argument).to_bytes(8, "little") for argument in kernel.arguments)
-        fields = {"constants": ctypes.addressof(constants)}
+        fields = {"constants": constants.address}
         self._program.launch(name, grid, block, params, regions, dynamic, fields)
 
-    def _constants_of(self, name: str) -> ctypes.Array[ctypes.c_char]:
+    def _constants_of(self, name: str) -> _Bytes:
         """The kernel's constant variables in memory."""
         if name not in self._constants:
             variables = self.module.variables(name, CONSTANT)
             places, nbytes = place_all(variables)
-            data = (ctypes.c_char * (nbytes + _ALIGN))()
-            base = ctypes.addressof(data)
-            addresses = {variable: base + place for variable, place in places.items()}
+            held = _Bytes(bytes(nbytes))
+            addresses = {variable: held.address + place for variable, place in places.items()}
             for variable in variables:
                 made = bytes_of(variable, addresses)
                 ctypes.memmove(addresses[variable.name], made, len(made))
-            self._constants[name] = data
+            self._constants[name] = held
         return self._constants[name]
 
 
-def _readable(data: ctypes.Array[ctypes.c_char]) -> Region:
-    return Region(ctypes.addressof(data), len(data), access=Access.READ)
+class _Bytes:
+    """Bytes that kernels may read, on a cache line, for as long as somebody holds this."""
+
+    def __init__(self, data: bytes) -> None:
+        self._held = (ctypes.c_char * (len(data) + _LINE))()
+        self.address = -(-ctypes.addressof(self._held) // _LINE) * _LINE
+        ctypes.memmove(self.address, data, len(data))
+        self.region = Region(self.address, len(data), access=Access.READ)
 
 
 def _threadgroup_places(kernel: Kernel, sizes: Mapping[int, int]) -> tuple[dict[int, int], int]:
