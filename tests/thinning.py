@@ -28,9 +28,10 @@ ROOT = Path(__file__).parent.parent
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
 OTHERS = [backend.name for backend in BACKENDS if backend.is_here and backend.nodes]
 SHARES = Path(__file__).with_name("shares.toml")
-LONGEST = 0.5  # seconds of one core for all cases of a test that run
+LONGEST = 1.0  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
-    "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/test_docs.py": 30,
+    "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/choices/": 12,
+    "tests/test_docs.py": 30,
 }  # fmt: skip
 MOST_TURNS = 4  # each test runs at one of so many commits, or more often
 ALL_TURNS = math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew
