@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .planted import planted_places
+
 __all__ = ["RECIPES", "Recipe"]
 
 
@@ -68,7 +70,9 @@ def near(rng: random.Random, size: int, scale: float = 1.0) -> int:
 
 
 def places(rng: random.Random, count: int, below: int) -> np.ndarray:
-    return np.random.default_rng(rng.randrange(1 << 30)).integers(0, below, count).astype(np.int32)
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    found = drawn.integers(0, below, count).astype(np.int32)
+    return planted_places(drawn, found, below)
 
 
 # -- products ---------------------------------------------------------------------------------
@@ -599,6 +603,16 @@ def extremes(rng, scale):
 def extremes_of_columns(rng, scale):
     x = normal(rng, near(rng, 300, scale), near(rng, 70, scale))
     return Recipe(lambda o, x: o.max(x, 0) + o.argmax(x, 0), [x])
+
+
+@recipe
+def places_down(rng, scale):
+    """Where extremes of columns are: of many matrices with few columns, and of one with many."""
+    n, k, m = near(rng, 900, scale), rng.choice((3, 7, 8, 16)), rng.choice((56, 130, 300))
+    return Recipe(
+        lambda o, x, y: (o.argmax(x, 1), o.argmax(-y, 0)),
+        [normal(rng, rng.choice((12, 40)), n, k), normal(rng, n, m)],
+    )  # fmt: skip
 
 
 @recipe

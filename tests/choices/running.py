@@ -24,6 +24,7 @@ from . import chains as chains  # this does
 from .every_two import every_two
 from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor
+from .planted import planted
 from .recipes import RECIPES, Recipe
 from .report import kind_of
 from .scenarios import SCENARIOS
@@ -112,8 +113,9 @@ def compared(
 ) -> None:
     """Values, and gradients as slopes in a random direction, beside NumPy's.
 
-    Inputs are where `placed` puts them.
+    Inputs are where `placed` puts them, with numbers planted at the ends of lines (planted.py).
     """
+    recipe = _planted(recipe, rng)
     tensors = [placed(array, device) for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
         tensor.requires_grad_()
@@ -141,6 +143,7 @@ def compared(
 
 def compared_captured(recipe: Recipe, device: str) -> None:
     """The values of a captured function of the first input beside NumPy's, call by call."""
+    recipe = _planted(recipe, np.random.default_rng(len(recipe.inputs)))
     first, *others = (in_memory(array, device) for array in recipe.inputs)
     step = TinyJit(lambda x: _realized(recipe.run(OfTensor(), x, *others)))
     for call in range(CALLS):
@@ -172,6 +175,11 @@ def _surrounded(rng: random.Random, array: np.ndarray, device: str) -> Tensor:
     whole = np.full(sizes, np.nan, array.dtype)
     whole[part] = array
     return in_memory(whole, device)[part]
+
+
+def _planted(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    inputs = [planted(rng, array, bool(recipe.graded)) for array in recipe.inputs]
+    return replace(recipe, inputs=inputs)
 
 
 def _realized(results: Any) -> list[Tensor]:
