@@ -157,18 +157,19 @@ class KernelMeaning:
     def places(self, count: int, seed: int = 0) -> dict[int, Array]:
         """Where each slot is stored to, at `count` steps, the ends of all loops among them."""
         found: dict[int, list[Array]] = {}
-        for end in self._ends():
-            end = end.src[0].src[0].src[1] if _scatters(end) else end
-            loops = closed_ranges(end)
+        for store in self._sink.toposort():
+            if store.op is not Op.STORE or store.src[0].op is not Op.PARAM:
+                continue
+            nodes = {node for part in (store.src[1], *store.src[3:]) for node in part.toposort()}
+            loops = [node for node in nodes if node.op is Op.RANGE]
+            loops.sort(key=lambda r: r.arg.number)
+            if any(node.op in _NOT_OF_LOOPS for node in nodes) or not loops:
+                continue
             if not all(map(has_fixed_size, loops)):
                 continue
-            steps = sampled_steps(self._sizes(loops, _Frame(None, {}, 1, 0)), count, seed)
-            frame = self._frame(loops, steps)
-            for store in _last_stores(end):
-                known = [store.src[1], *store.src[3:]]
-                if not any(node.op is Op.LOAD for part in known for node in part.toposort()):
-                    place = self._place(store, frame)
-                    found.setdefault(_slot(store), []).append(place[place >= 0])
+            sizes = self._sizes(loops, _Frame(None, {}, 1, 0))
+            place = self._place(store, self._frame(loops, sampled_steps(sizes, count, seed)))
+            found.setdefault(_slot(store), []).append(place[place >= 0])
         return {slot: np.unique(np.concatenate(parts)) for slot, parts in found.items()}
 
     def _sizes(self, loops: Sequence[Node], outside: _Frame) -> list[int]:
@@ -356,6 +357,9 @@ _FORMS = {
     Op.STAGE: KernelMeaning._stage,
     Op.AFTER: KernelMeaning._after,
 }
+
+
+_NOT_OF_LOOPS = frozenset((Op.LOAD, Op.REDUCE, Op.STAGE, Op.AFTER, Op.TICKET))
 
 
 def _last_stores(end: Node) -> list[Node]:
