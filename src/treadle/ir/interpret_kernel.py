@@ -145,14 +145,21 @@ class KernelMeaning:
         self, store: Node, loops: Sequence[Node], sizes: list[int], places: Array
     ) -> list[Array]:
         """The steps that store to `places`: those that are found by a stride for each loop."""
-        index = lambda steps: self._number(store.src[1], self._frame(loops, steps))
-        unit = np.eye(len(loops) + 1, len(loops), dtype=np.int64)
-        unit = np.minimum(unit, np.array(sizes, np.int64) - 1)
-        *nexts, first = np.broadcast_to(index([*unit.T]), (len(loops) + 1,)).tolist()
-        strides = [(at - first) or 1 for at in nexts]
-        steps = [(places - first) // s % n for s, n in zip(strides, sizes, strict=True)]
-        found = np.broadcast_to(index(steps), places.shape) == places
+        first, strides = self._strides(store, loops, sizes)
+        steps = [(places - first) // (s or 1) % n for s, n in zip(strides, sizes, strict=True)]
+        index = self._number(store.src[1], self._frame(loops, steps))
+        found = np.broadcast_to(index, places.shape) == places
         return [step[found] for step in steps]
+
+    def _strides(
+        self, store: Node, loops: Sequence[Node], sizes: list[int]
+    ) -> tuple[int, list[int]]:
+        """Where `store` begins, and how far the second step of each loop is from there."""
+        unit = np.eye(len(loops) + 1, len(loops), dtype=np.int64)
+        steps = [*np.minimum(unit, np.array(sizes, np.int64) - 1).T]
+        index = self._number(store.src[1], self._frame(loops, steps))
+        *nexts, first = np.broadcast_to(index, (len(loops) + 1,)).tolist()
+        return first, [at - first for at in nexts]
 
     def places(self, count: int, seed: int = 0) -> dict[int, Array]:
         """Where each slot is stored to, at `count` steps, the ends of all loops among them."""
@@ -162,13 +169,14 @@ class KernelMeaning:
                 continue
             nodes = {node for part in (store.src[1], *store.src[3:]) for node in part.toposort()}
             loops = [node for node in nodes if node.op is Op.RANGE]
-            loops.sort(key=lambda r: r.arg.number)
             if any(node.op in _NOT_OF_LOOPS for node in nodes) or not loops:
                 continue
             if not all(map(has_fixed_size, loops)):
                 continue
-            sizes = self._sizes(loops, _Frame(None, {}, 1, 0))
-            place = self._place(store, self._frame(loops, sampled_steps(sizes, count, seed)))
+            _, strides = self._strides(store, loops, [loop_size(r) for r in loops])
+            loops = [r for _, r in sorted(zip(strides, loops, strict=True), key=_outermost_first)]
+            steps = sampled_steps([loop_size(r) for r in loops], count, seed)
+            place = self._place(store, self._frame(loops, steps))
             found.setdefault(_slot(store), []).append(place[place >= 0])
         return {slot: np.unique(np.concatenate(parts)) for slot, parts in found.items()}
 
@@ -359,6 +367,11 @@ _FORMS = {
 }
 
 
+def _outermost_first(loop: tuple[int, Node]) -> tuple[int, int]:
+    """By its stride, then by its number, which is another one for each loop."""
+    return -abs(loop[0]), loop[1].arg.number
+
+
 _NOT_OF_LOOPS = frozenset((Op.LOAD, Op.REDUCE, Op.STAGE, Op.AFTER, Op.TICKET))
 
 
@@ -420,8 +433,9 @@ def digits(number: Array, sizes: list[int]) -> list[Array]:
 def sampled_steps(sizes: list[int], count: int, seed: int) -> list[Array]:
     """`count` steps of loops of `sizes`, all of them where there are no more.
 
-    The ends of each loop come up often: that is where what is cut into tiles goes wrong. So do the
-    first and the last two steps of each one, as far as there is room.
+    The ends of each loop come up often: that is where what is cut into tiles goes wrong. As far as
+    there is room, the first and the last two steps of each loop are there, and some first and last
+    step of all loops from each one on: where a tile begins and ends.
     """
     everything = math.prod(sizes)
     if everything <= count:
@@ -434,9 +448,11 @@ def sampled_steps(sizes: list[int], count: int, seed: int) -> list[Array]:
         steps = np.where(end == 0, random.integers(0, min(size, 3), count), steps)
         steps = np.where(end == 1, size - 1 - random.integers(0, min(size, 3), count), steps)
         found.append(steps)
-    ends = [(at, end) for end in (0, -1, 1, -2) for at, size in enumerate(sizes) if size > abs(end)]
-    for number, (at, end) in enumerate(ends[: count - 2], 1):
-        found[at][number] = end % sizes[at]
+    alone = [(at, at + 1, end) for end in (0, -1, 1, -2) for at in range(len(sizes))]
+    tiles = [(at, len(sizes), end) for end in (0, -1) for at in range(len(sizes) - 1)]
+    for number, (first, stop, end) in enumerate([*alone, *tiles][: count - 2], 1):
+        for steps, size in zip(found[first:stop], sizes[first:stop], strict=True):
+            steps[number] = min(end, size - 1) if end >= 0 else max(size + end, 0)
     for steps, size in zip(found, sizes, strict=True):
         steps[0], steps[-1] = 0, size - 1
     return found
