@@ -402,6 +402,13 @@ def strided_convolution(rng, scale):
 
 
 @recipe
+def gradient_of_strided_convolution(rng, scale):
+    """The places between two strides have windows of their own, of different lengths."""
+    size, w = rng.choice((15, 16, 17)), normal(rng, 48, 32, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 2, 1), [normal(rng, 2, 32, size, size), w], 1)
+
+
+@recipe
 def strided_and_dilated_convolution(rng, scale):
     """Stride and dilation have a factor in common: its gradient is zero at most places."""
     size, dilation = near(rng, 24), rng.choice((2, 3, 4))

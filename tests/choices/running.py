@@ -118,6 +118,7 @@ def compared(
 
     Inputs are where `placed` puts them, and have numbers `planted` at the ends of their lines.
     """
+    at_once = rng.integers(2)  # or the values first, which gradients then read
     recipe = _planted(recipe, rng) if are_planted else recipe
     tensors = [placed(array, device) for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
@@ -127,7 +128,6 @@ def compared(
     weights, gradients = [], []
     if recipe.graded:
         weights = [rng.standard_normal(x.shape).astype(np.float32) for x in results]
-        at_once = rng.integers(2)  # or the values first, which gradients then read
         if not at_once:
             Tensor.realize(*results)
         pairs = zip(results, weights, strict=True)
