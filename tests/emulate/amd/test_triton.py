@@ -24,13 +24,12 @@ CHIPS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 Array = np.ndarray[Any, Any]
 KINDS = {
     "f16": np.float16, "bf16": ml_dtypes.bfloat16, "f32": np.float32, "f64": np.float64,
-    "i8": np.int8, "fp8": ml_dtypes.float8_e4m3fnuz, "fp8_ocp": ml_dtypes.float8_e4m3fn,
+    "xf32": np.float32, "i8": np.int8, "fp8": ml_dtypes.float8_e4m3fnuz, "fp8_ocp": ml_dtypes.float8_e4m3fn,
     "bf8_ocp": ml_dtypes.float8_e5m2,
 }  # fmt: skip
-# Which chips have units for products of these. Triton makes other products for the others, with
-# conversions that are as exact.
-ONLY = {"matmul_fp8": ("gfx942",), "matmul_fp8_ocp": ("gfx1201",), "matmul_bf8_ocp": ("gfx1201",),
-        "matmul_f64": ("gfx90a", "gfx942")}  # fmt: skip
+# Chips that have units for products of these, where Triton makes them.
+ONLY = {"matmul_xf32": ("gfx942",), "matmul_fp8": ("gfx942",), "matmul_fp8_ocp": ("gfx1201",), "matmul_bf8_ocp": ("gfx1201",),
+        "matmul_f64": ("gfx90a",)}  # fmt: skip
 
 
 @dataclass
@@ -77,7 +76,7 @@ def matmul(kind: str) -> Case:
     given = [np.zeros((rows, columns), total), a, b, *sizes]
     groups = (-(-rows // side), -(-columns // side), 1)
     result = a.astype(float) @ b.astype(float)
-    return Case(groups, given, result, {"i8": 0, "f64": 1e-14}.get(kind, 1e-6))
+    return Case(groups, given, result, {"i8": 0, "f64": 1e-14, "xf32": 2.0**-10}.get(kind, 1e-6))
 
 
 def attention(kind: str) -> Case:

@@ -45,7 +45,7 @@ def layer_norm(out, x, weight, bias, columns, WIDTH: tl.constexpr):
 @triton.jit
 def matmul(
     out, a, b, rows, columns, depth, TM: tl.constexpr, TN: tl.constexpr, TK: tl.constexpr,
-    TOTAL: tl.constexpr,
+    TOTAL: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     i = (tl.program_id(0) * TM + tl.arange(0, TM))[:, None]
     j = (tl.program_id(1) * TN + tl.arange(0, TN))[None, :]
@@ -56,7 +56,7 @@ def matmul(
         of_b = (k[:, None] < depth) & (j < columns)
         left = tl.load(a + i * depth + k[None, :], mask=of_a, other=0.0)
         right = tl.load(b + k[:, None] * columns + j, mask=of_b, other=0.0)
-        total = tl.dot(left, right, total, out_dtype=TOTAL)
+        total = tl.dot(left, right, total, input_precision=PRECISION, out_dtype=TOTAL)
     tl.store(out + i * columns + j, total, mask=(i < rows) & (j < columns))
 
 
@@ -111,9 +111,9 @@ _PRODUCT = {"rows": "i32", "columns": "i32", "depth": "i32"}
 _TILES = {"TM": 32, "TN": 32, "TK": 32}
 
 
-def _matmul(kind, to="*fp32", total=tl.float32, tiles=_TILES):
+def _matmul(kind, to="*fp32", total=tl.float32, tiles=_TILES, precision="ieee"):
     types = {"out": to, "a": f"*{kind}", "b": f"*{kind}", **_PRODUCT}
-    return matmul, types, {**tiles, "TOTAL": total}, 4
+    return matmul, types, {**tiles, "TOTAL": total, "PRECISION": precision}, 4
 
 
 def _attention(kind):
@@ -131,6 +131,7 @@ PROGRAMS = {
                      "columns": "i32"}, {"WIDTH": 512}, 2,
     ),
     "matmul_f16": _matmul("fp16"), "matmul_bf16": _matmul("bf16"), "matmul_f32": _matmul("fp32"),
+    "matmul_xf32": _matmul("fp32", precision="tf32"),
     "matmul_i8": _matmul("i8", "*i32", tl.int32),
     "matmul_f64": _matmul("fp64", "*fp64", tl.float64, {"TM": 16, "TN": 16, "TK": 16}),
     "matmul_fp8": _matmul("fp8e4b8"), "matmul_fp8_ocp": _matmul("fp8e4nv"),

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
 from treadle.emulate.amd.values import bits_of
-from treadle.emulate.amd.vector import VCC, join, packed, packed_source, set_flags, simple
+from treadle.emulate.amd.vector import VCC, join, packed, set_flags, simple
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
@@ -33,8 +33,26 @@ def widened(w: Wave, old: str, new: str, value: str) -> str:
     """A float of other bits, to the nearest."""
     if old == new:
         return value
+    if (old, new) == ("f64", "f16"):
+        return w.x.convert("fptrunc", "f32", "f16", _rounded_to_odd(w, value))
     opcode = "fpext" if bits_of(old) < bits_of(new) else "fptrunc"
     return w.x.convert(opcode, old, new, value)
+
+
+def _rounded_to_odd(w: Wave, value: str) -> str:
+    """A float of 64 bits as 32, of which the last is 1 where others are lost.
+
+    So the next rounding is that of the whole. Processors without halves have no instruction from 64
+    bits to 16, and LLVM would call a function that no library has.
+    """
+    x = w.x
+    near = x.convert("fptrunc", "f64", "f32", value)
+    back = x.convert("fpext", "f32", "f64", near)
+    bits = x.cast("f32", "u32", near)
+    over = x.compare("f64", "ogt", *(x.call("f64", "fabs", v) for v in (back, value)))
+    short = x.op("u32", "sub", bits, x.from_flag("u32", over))
+    lost = x.from_flag("u32", x.compare("f64", "one", back, value))
+    return x.cast("u32", "f32", x.op("u32", "or", short, lost))
 
 
 def _in(wide: str, kind: str, compute: Callable[..., str]) -> Callable[..., str]:
@@ -651,41 +669,3 @@ def towards_zero(w: Wave, a: str) -> str:
     infinite = x.compare("f32", "oeq", sizes[1], x.const("f32", math.inf))
     return x.select("u16", x.both(over, x.no(infinite)), less, bits)
 
-
-def _dot(name: str, letter: str) -> None:
-    """A sum of products of bytes, added to the third source."""
-
-    @MEANINGS.of(name)
-    def meaning(w: Wave) -> None:
-        x, total = w.x, w.source("src2", "u32")
-        a, b = w.packed_bits("src0"), w.packed_bits("src1")
-        for i in range(4):
-            parts = [x.resize("u32", "u8", x.bits(v, 8 * i, 8)) for v in (a, b)]
-            wide = [x.resize(f"{letter}8", "u32", v) for v in parts]
-            total = x.op("u32", "add", total, x.op("u32", "mul", *wide))
-        w.set_bits(32, total)
-
-
-_dot("v_dot4_i32_i8", "i")
-_dot("v_dot4_u32_u8", "u")
-
-
-def _half_of_source(w: Wave, number: int, half: int) -> str:
-    """One of the two values of a source as float64: halves, or bfloat16."""
-    name = f"src{number}"
-    if w.name.endswith("_f16"):
-        return widened(w, "f16", "f64", packed_source(w, name, "f16", number, half))
-    bits = packed_source(w, name, "u16", number, half)
-    if w.item.modifiers.get("neg_hi" if half else "neg_lo", 0) >> number & 1:
-        bits = w.x.op("u16", "xor", bits, w.x.const("u16", 0x8000))
-    high = w.x.op("u32", "shl", w.x.resize("u16", "u32", bits), w.x.const("u32", 16))
-    return widened(w, "f32", "f64", w.x.cast("u32", "f32", high))
-
-
-@MEANINGS.of("v_dot2_f32_f16", "v_dot2_f32_bf16")
-def _dot_halves(w: Wave) -> None:
-    x, total = w.x, widened(w, "f32", "f64", w.source("src2", "f32"))
-    for half in range(2):
-        a, b = (_half_of_source(w, number, half) for number in range(2))
-        total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
-    w.result("f32", widened(w, "f64", "f32", total))

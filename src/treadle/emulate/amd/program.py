@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from treadle.emulate.amd import (
     atomics,
+    dot,
     floating,
     indexed,
     matrix,
@@ -28,7 +29,7 @@ from treadle.emulate.amd import (
 )
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
-from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP9, front_end, places
+from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP8, TTMP9, front_end, places
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.names import canonical
@@ -46,6 +47,7 @@ __all__ = ["Kernel", "translate"]
 
 _MODULES = (
     atomics,
+    dot,
     floating,
     indexed,
     matrix,
@@ -270,6 +272,9 @@ class _Translator:
             w.set_scalar(TTMP9, x)
             high = w.s.op("u32", "shl", z, "16")
             w.set_scalar(TTMP7, w.s.op("u32", "or", w.s.op("u32", "and", y, "65535"), high))
+            # Bits 25 to 29 are the wave's number in its workgroup.
+            wave = e.op(f"load i32, ptr {e.warp_field('number')}")
+            w.set_scalar(TTMP8, w.s.op("u32", "shl", wave, "25"))
         else:
             for bit, value in ((7, x), (8, y), (9, z)):
                 if kernel.rsrc2 >> bit & 1:
