@@ -114,7 +114,12 @@ def _add(name: str, text: str, types: tuple[str, ...], result: str, **more: Any)
 
 
 def _call(
-    name: str, types: tuple[str, ...], result: str, *constants: str, suffix: bool = True, **more: Any
+    name: str,
+    types: tuple[str, ...],
+    result: str,
+    *constants: str,
+    suffix: bool = True,
+    **more: Any,
 ) -> None:
     """An intrinsic; `constants` are arguments behind %a, %b and %c, with their types."""
     short = ".".join(_SHORT.get(of, of) for of in (types[0],))
@@ -238,7 +243,11 @@ _call("amdgcn.cvt.pkrtz", ("float",) * 2, "<2 x half>", suffix=False)
 for _name in ("ubfe", "sbfe"):
     _call(f"amdgcn.{_name}", ("i32",) * 3, "i32")
 _call("amdgcn.perm", ("i32",) * 3, "i32", suffix=False)
-_call("amdgcn.trig.preop", ("double", "i32"), "double", suffix=True)
+_add(
+    "amdgcn.trig.preop double",
+    "  %n = urem i32 %b, 3\n  %r = call double @llvm.amdgcn.trig.preop.f64(double %a, i32 %n)",
+    ("double", "i32"), "double", needs=("declare double @llvm.amdgcn.trig.preop.f64(double, i32)",),
+)  # fmt: skip
 # Operations on scalars: only one of a wave's arguments counts.
 SCALAR = set()
 for _name, _types, _to in (

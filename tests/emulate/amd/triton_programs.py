@@ -61,9 +61,7 @@ def matmul(
 
 
 @triton.jit
-def attention(
-    out, q, k, v, length, scale, TQ: tl.constexpr, TK: tl.constexpr, DEPTH: tl.constexpr
-):
+def attention(out, q, k, v, length, scale, TQ: tl.constexpr, TK: tl.constexpr, DEPTH: tl.constexpr):
     base = tl.program_id(1) * length * DEPTH
     i = tl.program_id(0) * TQ + tl.arange(0, TQ)
     d = tl.arange(0, DEPTH)
