@@ -21,6 +21,7 @@ from typing import Any
 import numpy as np
 from elftools.elf.constants import SH_FLAGS
 from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
 from elftools.elf.sections import NoteSection, SymbolTableSection
 
 from treadle.emulate.machine.memory import Permission
@@ -28,6 +29,7 @@ from treadle.runtime.hardware.codeobject import Argument, Descriptor
 from treadle.runtime.hardware.messagepack import unpacked
 
 _COMPRESSED, _BUNDLE = b"CCOB", b"__CLANG_OFFLOAD_BUNDLE__"
+_RELATIVE = 13  # R_AMDGPU_RELATIVE64
 
 
 @dataclass(frozen=True)
@@ -47,12 +49,24 @@ class Kernel:
 
 @dataclass(frozen=True)
 class CodeObject:
-    """A linked code object. `code` has the place and the size of each section of instructions."""
+    """A linked code object. `code` has the place and the size of each section of instructions.
+
+    `addresses` are places of 64 bits that hold an address, and how far behind the image's start it
+    is.
+    """
 
     data: bytes
     elf: bytes
     kernels: dict[str, Kernel]
     code: tuple[tuple[int, int], ...]
+    addresses: tuple[tuple[int, int], ...]
+
+    def at(self, start: int) -> bytes:
+        """Its bytes where it is loaded at `start`."""
+        data = bytearray(self.data)
+        for place, behind in self.addresses:
+            struct.pack_into("<Q", data, place, start + behind)
+        return bytes(data)
 
 
 def code_objects(library: bytes, wanted: str) -> list[CodeObject]:
@@ -122,7 +136,17 @@ def loaded(elf: bytes) -> CodeObject:
         for section in file.iter_sections()
         if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
     )
-    return CodeObject(bytes(data), elf, kernels, code)
+    return CodeObject(bytes(data), elf, kernels, code, _addresses(file))
+
+
+def _addresses(file: ELFFile) -> tuple[tuple[int, int], ...]:
+    found = []
+    for section in file.iter_sections():
+        if isinstance(section, RelocationSection):
+            for one in section.iter_relocations():
+                assert one["r_info_type"] == _RELATIVE
+                found.append((one["r_offset"], one["r_addend"]))
+    return tuple(found)
 
 
 def _dynamic(file: ELFFile) -> SymbolTableSection:
@@ -152,7 +176,8 @@ def launched(
 
     `shared` are bytes of shared memory beyond those that the kernel's descriptor has.
     """
-    at = gpu.put(code.data, Permission.READ | Permission.EXECUTE)
+    at = gpu.put(code.data, Permission.READ | Permission.WRITE | Permission.EXECUTE)
+    gpu.space.write(at, code.at(at))
     values, places = [], []
     for one in given:
         if isinstance(one, np.ndarray) and one.ndim:

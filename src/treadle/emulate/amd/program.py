@@ -60,6 +60,7 @@ _MODULES = (
     vector,
 )  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
+_MOST_LISTED = 1024  # functions in a table
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
 _CONDITIONS = {
@@ -173,10 +174,22 @@ class _Translator:
             found |= constants.pair(item.operands["src0"])
         if name == "s_swappc_b64" and not found:
             found |= constants.seen
+            for place in constants.seen:
+                found |= self._listed(place)
         if name in _CALLS:
             self._returns.add(address + item.size)
             found.add(address + item.size)
         self._indirect |= found
+        return found
+
+    def _listed(self, at: int) -> set[int]:
+        """The addresses of a table of functions: of all words there, until one is none of code."""
+        found: set[int] = set()
+        for place in range(at, at + 8 * _MOST_LISTED, 8):
+            address = self._read_address(place)
+            if address is None or address % 4 or self._read_address(address) is None:
+                break
+            found.add(address)
         return found
 
     def _read_address(self, at: int) -> int | None:
