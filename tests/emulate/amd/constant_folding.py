@@ -78,8 +78,8 @@ def _special(of: str) -> list[int]:
     if of in _FLOATS:
         kind = _FLOATS[of]
         fact = np.finfo(kind)
-        numbers = [*_NUMBERS, fact.tiny, fact.smallest_subnormal, fact.tiny - fact.smallest_subnormal,
-                   fact.max]  # fmt: skip
+        least = fact.smallest_subnormal
+        numbers = [*_NUMBERS, fact.tiny, least, fact.tiny - least, fact.max]
         whole = f"u{kind().itemsize}"
         values = np.array([*numbers, *(-n for n in numbers), np.nan], kind).view(whole)
         return values.tolist()
@@ -158,8 +158,8 @@ for _name in ("zext", "sext"):
     _add(f"mul high {_name}", _high, ("i32", "i32"), "i32")
     _add(f"mad wide {_name}", f"{_text}\n  %r = add i64 %p, %c", ("i32", "i32", "i64"), "i64")
 _TWO = {
-    "add": "add", "sub": "sub", "mul": "mul", "umin": "", "smax": "", "fadd": "fadd", "fsub": "fsub",
-    "fmul": "fmul",
+    "add": "add", "sub": "sub", "mul": "mul", "umin": "", "smax": "", "fadd": "fadd",
+    "fsub": "fsub", "fmul": "fmul",
 }  # fmt: skip
 for _name, _opcode in _TWO.items():
     _of = "<2 x half>" if _name[0] == "f" else "<2 x i16>"

@@ -40,7 +40,7 @@ def function_object(
     folder: Path, chip: str, name: str, result: str, types: tuple[str, ...],
     constants: tuple[str, ...] = (),
 ) -> bytes:  # fmt: skip
-    """The object file of a kernel `k` that calls a function of the libraries for `ITEMS` work items.
+    """The object file of a kernel `k` that calls a function of the libraries for 64 work items.
 
     Its arguments are the places of the results and of each argument. `constants` are further ones
     of the function. Conditions are stored as i32.

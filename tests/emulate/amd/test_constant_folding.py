@@ -7,10 +7,17 @@ import random
 
 import numpy as np
 import pytest
-from tests.emulate.amd.constant_folding import (
-    COUNT, OPERATIONS, SCALAR, SLOT, Operation, bits_of, folded, source,
-)  # fmt: skip
 from tests.emulate.amd.conftest import compile_for
+from tests.emulate.amd.constant_folding import (
+    COUNT,
+    OPERATIONS,
+    SCALAR,
+    SLOT,
+    Operation,
+    bits_of,
+    folded,
+    source,
+)  # fmt: skip
 
 CHIPS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1201")
 TOGETHER = 12  # operations that a kernel computes

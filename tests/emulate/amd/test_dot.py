@@ -60,7 +60,7 @@ CASES = [
 RUNS = [
     (*case[:5], chip, clamps)
     for case in CASES for chip in case[5] for clamps in (False, True)[: 1 + (case[3] == "i32")]
-    if chosen(f"products {case[:3]} {chip} {clamps}", 8)
+    if chosen(f"products {case[:3]} {chip} {clamps}", 16)
 ]  # fmt: skip
 
 

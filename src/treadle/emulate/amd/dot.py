@@ -52,7 +52,7 @@ def _sum(w: Wave, bits: int, signs: tuple[bool, bool], total: str) -> None:
 
 
 def _halves(w: Wave, name: str) -> str:
-    """Both halves of a source that the instruction takes: op_sel and op_sel_hi may exchange them."""
+    """Both halves of a source that the instruction takes, which op_sel and op_sel_hi choose."""
     at = int(name[-1])
     if "op_sel_hi" not in w.item.modifiers:
         return w.packed_bits(name)

@@ -15,8 +15,8 @@ from treadle.emulate.simt.machine import Fault, Machine, Windows
 from treadle.emulate.simt.registers import Place
 
 __all__ = [
-    "ILLEGAL", "NOT_WAITED", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP8", "TTMP9", "VCC", "WINDOW",
-    "front_end", "places",
+    "ILLEGAL", "NOT_WAITED", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP8", "TTMP9", "VCC",
+    "WINDOW", "front_end", "places",
 ]  # fmt: skip
 
 VCC, _TTMP = 106, 108
