@@ -45,8 +45,9 @@ class Toolchain:
     compile/base.py says of the target and the opened device, None where there is only a target.
     `renderer` takes the target and whether multiplications and additions may be contracted. Both
     are None where nothing is compiled. `target` is what it makes code for where no device says so.
-    `is_tested` says whether tests that take a device run through it too, `tested_architectures` on
-    which beside the default one.
+    `is_tested` says whether tests that take a device run through it as often as through the first
+    one. `tested_architectures` are those that they run on beside the default one; without
+    `is_tested` they share the runs of the first toolchain.
     """
 
     name: str
@@ -153,17 +154,16 @@ class Backend:
     def tested_devices(self) -> dict[str, list[str]]:
         """The names by which tests that take a device open it.
 
-        Of each toolchain there is the name without an architecture, and under it all its names.
+        Of each tested toolchain there is the name without an architecture, and under it all names
+        that share its runs.
         """
         if not (self.is_here and self.computes):
             return {}
         found: dict[str, list[str]] = {}
         for number, one in enumerate(self.toolchains):
-            if number and not one.is_tested:
-                continue
-            plain = f"{self.name}:{one.name}" if number else self.name
+            plain = f"{self.name}:{one.name}" if number and one.is_tested else self.name
             others = [f"{self.name}:{one.name}:{arch}" for arch in one.tested_architectures]
-            found[plain] = [plain, *others]
+            found.setdefault(plain, [plain]).extend(others)
         return found
 
     @property
