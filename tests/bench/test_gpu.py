@@ -101,16 +101,36 @@ def test_an_unknown_part_is_refused(capsys):
     assert "no part is called 'abacus'; there are: graphs," in capsys.readouterr().err
 
 
-def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys):
-    def none():
-        raise DeviceError("CUDA: there is no driver here; install one")
+def no_driver():
+    raise DeviceError("CUDA: there is no driver here; install one")
 
-    monkeypatch.setattr("treadle.runtime.cuda.open_driver", none)
-    assert command.main([]) == 2
+
+def no_file():
+    raise DeviceError("AMD: there is no /dev/kfd; load one")
+
+
+@pytest.mark.parametrize("only", [[], ["--only", "graphs,AMD"]])
+def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys, only):
+    monkeypatch.setattr(command, "_describe_cuda", no_driver)
+    monkeypatch.setattr(command, "_describe_amd", no_file)
+    assert command.main(only) == 2
     shown = capsys.readouterr().err
     assert shown == (
-        "CUDA: there is no driver here; install one; --emulate makes a dry run without a GPU\n"
+        "CUDA: there is no driver here; install one\nAMD: there is no /dev/kfd; load one\n"
+        "--emulate makes a dry run without a GPU\n"
     )
+
+
+@pytest.mark.parametrize("maker", ["CUDA", "AMD"])
+def test_the_parts_of_gpus_that_are_there_run(monkeypatch, capsys, tmp_path, terminated, maker):
+    ran = []
+    monkeypatch.setattr(command, "run_parts", lambda those, *_: ran.extend(those) or iter(()))
+    monkeypatch.setattr(command, "_describe_cuda", no_driver if maker == "AMD" else str)
+    monkeypatch.setattr(command, "_describe_amd", no_file if maker == "CUDA" else str)
+    assert command.main(["--json", str(tmp_path / "gpu.json")]) == 1
+    assert ran == [part for part in parts.PARTS.values() if part.device == maker and not part.asked]
+    other = "graphs" if maker == "AMD" else "AMD graphs"
+    assert command.main(["--only", other]) == 2
 
 
 def result_of(monkeypatch, body, seconds=30.0):
@@ -229,7 +249,9 @@ def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
 
 
 def test_all_parts_have_their_time_in_ten_minutes():
-    assert sum(part.seconds for part in parts.PARTS.values() if not part.asked) <= parts.TOTAL < 600
+    for maker in ("CUDA", "AMD"):
+        own = [part for part in parts.PARTS.values() if part.device == maker and not part.asked]
+        assert sum(part.seconds for part in own) <= parts.TOTAL < 600
 
 
 def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):

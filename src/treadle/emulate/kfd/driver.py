@@ -28,7 +28,6 @@ from treadle.emulate.machine.memory import (
 )
 from treadle.emulate.machine.platform import Doorbells, refusal
 from treadle.runtime.hardware.host_memory import PAGE
-from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.dispatch import Execute
@@ -419,7 +418,7 @@ class EmulatedKFD:
         wait = self._begin_wait(given)
         try:
             if not wait.is_over and given["timeout"]:
-                uninterrupted(lambda: self._go_on(wait, given["timeout"]))
+                self.platform.run_engines(lambda: self._go_on(wait, given["timeout"]))
         finally:
             self._end_wait(wait, given)
 
