@@ -44,9 +44,10 @@ def is_of(name: str, device: str, of: int, seed: int) -> bool:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[Any]) -> None:
     """As a plugin of the process that runs them: keeps the share of tests that take the device."""
     device, of, seed = os.environ[_DEVICE], int(os.environ[_OF]), int(os.environ[_SEED])
-    kept = [i for i in items if _takes(i, device) and is_of(i.nodeid, device, of, seed)]
-    config.hook.pytest_deselected(items=[item for item in items if item not in {*kept}])
-    items[:] = kept
+    stays = [_takes(i, device) and is_of(i.nodeid, device, of, seed) for i in items]
+    left_out = [item for item, stay in zip(items, stays, strict=True) if not stay]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item, stay in zip(items, stays, strict=True) if stay]
 
 
 def _takes(item: Any, device: str) -> bool:

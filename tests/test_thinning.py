@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from treadle.backends.amd import AMD
 from treadle.backends.nv import NV
 
 from . import thinning
@@ -75,6 +76,17 @@ def test_tests_of_devices_run_on_one_architecture_of_each_compiler():
     assert len(left) == 3 * 300
     for device in ARCHITECTURES:
         assert 25 < sum(f"[{device}]" in name for name in left) < 80
+
+
+def test_a_compiler_that_few_have_shares_the_runs_of_the_first():
+    names = AMD.tested_devices["AMD"]
+    assert AMD.tested_devices == {"AMD": names}
+    chips = {"AMD:LLVM:gfx1030", "AMD:LLVM:gfx1201", "AMD:LLVM:gfx942"}
+    assert {*names} == {"AMD", *chips, "AMD:HIP:gfx1030", "AMD:HIP:gfx90a"}
+    left = [i.nodeid for i in thinned(items("tests/runtime", ["CUDA", *names], 300))]
+    assert len(left) == 2 * 300
+    for name in names:
+        assert 25 < sum(f"[{name}]" in one for one in left) < 80
 
 
 def test_pairs_of_devices_run_on_one_pair_of_architectures():

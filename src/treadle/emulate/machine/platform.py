@@ -10,8 +10,8 @@ ioctl is ENOTTY, an unknown file ENOENT.
 
 The engines of the devices run whenever the program asks something of the platform, and only then:
 some steps at a doorbell, at least one step at a pause. What is collected in the middle of a step
-makes its calls behind it: whoever asked for the step holds the platform. The clock is the host's; where nothing can
-go on, a pause moves it forward, so that a timeout takes no time.
+makes its calls behind it: whoever asked for the step holds the platform. The clock is the host's;
+where nothing can go on, a pause moves it forward, so that a timeout takes no time.
 """
 
 from __future__ import annotations
