@@ -9,7 +9,6 @@ from treadle.emulate.kfd import tables
 from treadle.emulate.kfd.events import SIGNAL, Events, Wait
 from treadle.emulate.machine.layout import Given
 from treadle.emulate.machine.platform import refusal
-from treadle.uninterrupted import uninterrupted
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.allocations import Allocations
@@ -55,7 +54,7 @@ class EventCalls:
         wait = self._begin(given)
         try:
             if not wait.is_over and given["timeout"]:
-                uninterrupted(lambda: self._go_on(wait, given["timeout"]))
+                self._platform.run_engines(lambda: self._go_on(wait, given["timeout"]))
         finally:
             self._end(wait, given)
 

@@ -223,6 +223,22 @@ def test_too_much_memory_is_out_of_memory_and_the_device_goes_on(small):
     assert (download(device, upload(device, data)) == data).all()
 
 
+def test_a_device_that_is_collected_in_the_middle_of_a_kernel_is_closed_behind_it(small):
+    device, others = small.device(), [small.device()]
+    assert len(small.driver._queues) == 4
+
+    def forget(run):
+        others.clear()
+        gc.collect()
+
+    device.run([Launch([small.kernel(device, forget)], [0])])
+    device.synchronize()
+    assert not others
+    assert len(small.driver._queues) == 2
+    data = np.arange(5, dtype=np.int32)
+    assert (download(device, upload(device, data)) == data).all()
+
+
 def test_what_waits_for_reuse_is_given_up_for_a_larger_buffer(small):
     device = small.device()
     buffer = device.allocator.alloc(30 << 20)
