@@ -60,6 +60,7 @@ HARMLESS = {
     ("RM_ALLOC COPY", "hObjectNew"): "nothing names the copy object again",
     ("RM_ALLOC CHANNEL", "hObjectError"): _NOTIFIER,
     ("RM_MAP_MEMORY", "hMemory"): _NOTIFIER,
+    ("RM_MAP_MEMORY", "hDevice"): "a subdevice serves as well as its device",
     ("UVM_MAP_EXTERNAL_ALLOCATION", "hMemory"): _NOTIFIER,
 }
 
