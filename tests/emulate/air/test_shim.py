@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treadle.emulate.air import AIRError, Argument, Module, MSLError, compile_msl, find_clang
+from treadle.errors import DeviceError
 
 from .conftest import HEAD, launch
 
@@ -35,6 +36,11 @@ def test_what_metal_refuses_is_refused_at_its_line(name):
 def test_a_parameter_without_an_attribute_is_refused():
     with pytest.raises(MSLError, match="int n has no attribute"):
         compile_msl(f"{HEAD}kernel void k(device int *out [[buffer(0)]], int n) {{ out[0] = n; }}")
+
+
+def test_a_clang_that_cannot_be_run_is_said():
+    with pytest.raises(DeviceError, match="clang-of-nobody cannot be run"):
+        compile_msl(HEAD, "clang-of-nobody")
 
 
 def test_what_is_no_module_is_an_error():

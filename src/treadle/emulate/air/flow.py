@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air.syntax import AIRError, Local
+from treadle.emulate.simt.liveness import live_values, members
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
@@ -231,39 +232,16 @@ def _find_live(blocks: list[Block]) -> dict[str, None]:
                 value = phi.operands[place]
                 if isinstance(value, Local):
                     used |= bit(value.name) & ~defined
+        for target, moves in block.moves.items():
+            if block.targets == [target]:  # else some lanes go elsewhere, and keep what they had
+                for phi, _ in moves:
+                    defined |= bit(phi.result)
         uses.append(used)
         defines.append(defined)
-    # What a block writes into phis of its targets is not live before it for their sake, but for a
-    # phi of a loop that is read again: its place is kept apart, so this is never wrong.
-    live_in, live_out = [0] * len(blocks), [0] * len(blocks)
-    changed = True
-    while changed:
-        changed = False
-        for i in range(len(blocks) - 1, -1, -1):
-            out = 0
-            for target in blocks[i].targets:
-                out |= live_in[target]
-            written = defines[i]
-            for target, moves in blocks[i].moves.items():
-                if blocks[i].targets == [target]:
-                    for phi, _ in moves:
-                        written |= bit(phi.result)
-            before = uses[i] | (out & ~written)
-            live_out[i] = out
-            changed |= before != live_in[i]
-            live_in[i] = before
+    _, live_out = live_values(uses, defines, [block.targets for block in blocks])
     names = list(numbers)
     crossing = 0
     for block, out in zip(blocks, live_out, strict=True):
-        block.live_out = frozenset(_members(names, out))
+        block.live_out = frozenset(members(names, out))
         crossing |= out
-    return dict.fromkeys(_members(names, crossing))
-
-
-def _members(names: list[str], bits: int) -> list[str]:
-    found = []
-    while bits:
-        low = bits & -bits
-        found.append(names[low.bit_length() - 1])
-        bits ^= low
-    return found
+    return dict.fromkeys(members(names, crossing))

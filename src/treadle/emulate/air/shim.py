@@ -83,10 +83,13 @@ def compile_msl(source: str, clang: str | None = None) -> bytes:
 
 
 def _run(clang: str, text: bytes, *flags: str) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(
-        [clang, *_FLAGS, *flags, "-o", "-", "-"],
-        input=text, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False,
-    )  # fmt: skip
+    try:
+        return subprocess.run(
+            [clang, *_FLAGS, *flags, "-o", "-", "-"],
+            input=text, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False,
+        )  # fmt: skip
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise DeviceError(f"{clang} cannot be run: {error}") from error
 
 
 # -- parameters
