@@ -59,9 +59,9 @@ def simple_size(size: int | N) -> int | N:
     return int(found.value) if found.is_const else found
 
 
-def simple_shape(shape: Sequence[Any]) -> Shape:
+def simple_shape(shape: Shape) -> Shape:
     """A shape whose sizes have the one form of `simple_size`."""
-    return tuple(shape) if all_known(shape) else tuple(map(simple_size, shape))
+    return shape if all_known(shape) else tuple(map(simple_size, shape))
 
 
 def size_max(size: int | AnyNode) -> int:
@@ -111,7 +111,7 @@ def _reshape(source: Shape, new: Shape) -> Shape:
     for size in new:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"[reshape] sizes must not be negative: {new}")
-    return simple_shape(new)
+    return simple_shape(tuple(new))
 
 
 def _expand(source: Shape, new: Shape) -> Shape:
@@ -122,7 +122,7 @@ def _expand(source: Shape, new: Shape) -> Shape:
             raise ShapeError(
                 f"[expand] axis {axis} of {source} has size {old}; only size 1 expands, to {size}"
             )
-    return simple_shape(new)
+    return simple_shape(tuple(new))
 
 
 def _permute(source: Shape, order: tuple[int, ...]) -> Shape:

@@ -114,13 +114,13 @@ def differing(first: Shape, other: Shape) -> set[int]:
 
 def reshape(node: Node, shape: Shape) -> Node:
     """`node` in another shape with as many elements."""
-    shape = simple_shape(shape)
+    shape = simple_shape(tuple(shape))
     return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 
 def expand(node: Node, shape: Shape) -> Node:
     """`node` broadcast to `shape`, which must be a shape it broadcasts to."""
-    shape = simple_shape(shape)
+    shape = simple_shape(tuple(shape))
     if node.shape == shape:
         return node
     node = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
@@ -204,7 +204,7 @@ def resolve_shape(name: str, old: Shape, new: Sequence[SupportsIndex | Node | No
         )
     if isinstance(total, Node) or isinstance(count, Node):
         _check_bound(name, old, sizes, total, count)
-    return simple_shape(sizes)
+    return simple_shape(tuple(sizes))
 
 
 def _check_bound(name: str, old: Shape, sizes: list[Extent], total: Extent, count: Extent) -> None:
