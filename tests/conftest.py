@@ -92,7 +92,9 @@ def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
     return compare
 
 
-ALL_DEVICES = [name for backend in BACKENDS for name in backend.tested_devices]
+ALL_DEVICES = [
+    name for backend in BACKENDS for names in backend.tested_devices.values() for name in names
+]
 DEVICES = os.environ.get("TEST_DEVICES", ",".join(ALL_DEVICES)).split(",")
 
 

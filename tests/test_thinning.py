@@ -7,6 +7,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+from treadle.backends.amd import AMD
+from treadle.backends.nv import NV
+
 from . import thinning
 from .thinning import (
     ALL_TURNS,
@@ -53,6 +56,50 @@ def test_tests_of_devices_and_those_of_one_device_all_run():
     both = items("tests/runtime", ["CUDA", "CL"])
     alone = [*items("tests/nn", ["CUDA:PTX"]), SimpleNamespace(nodeid="tests/nn/test_a.py::test_b")]
     assert thinned([*both, *alone]) == [*both, *alone]
+
+
+ARCHITECTURES = [name for names in NV.tested_devices.values() for name in names]
+
+
+def test_each_chip_and_compiler_has_a_share_and_takes_none_of_other_devices():
+    devices = ["CPU", "REF", "CL", "WEBGPU", "CUDA", *ARCHITECTURES]
+    left = [i.nodeid for i in thinned(items("tests/nn", devices, 1000))]
+    assert len(left) == 3 * 1000
+    counts = {device: sum(f"[{device}]" in name for name in left) for device in devices[2:]}
+    assert all(150 < counts[device] < 250 for device in ("CL", "WEBGPU", "CUDA"))
+    assert all(15 < counts[device] < 60 for device in ARCHITECTURES)
+
+
+def test_tests_of_devices_run_on_one_architecture_of_each_compiler():
+    devices = ["CUDA", *ARCHITECTURES]
+    left = [i.nodeid for i in thinned(items("tests/runtime", devices, 300))]
+    assert len(left) == 3 * 300
+    for device in ARCHITECTURES:
+        assert 25 < sum(f"[{device}]" in name for name in left) < 80
+
+
+def test_a_compiler_that_few_have_shares_the_runs_of_the_first():
+    names = AMD.tested_devices["AMD"]
+    assert AMD.tested_devices == {"AMD": names}
+    chips = {"AMD:LLVM:gfx1030", "AMD:LLVM:gfx1201", "AMD:LLVM:gfx942"}
+    assert {*names} == {"AMD", *chips, "AMD:HIP:gfx1030", "AMD:HIP:gfx90a"}
+    left = [i.nodeid for i in thinned(items("tests/runtime", ["CUDA", *names], 300))]
+    assert len(left) == 2 * 300
+    for name in names:
+        assert 25 < sum(f"[{name}]" in one for one in left) < 80
+
+
+def test_pairs_of_devices_run_on_one_pair_of_architectures():
+    pairs = [
+        SimpleNamespace(
+            nodeid=f"tests/runtime/test_a.py::test_{i}[{one}-{other}]",
+            callspec=SimpleNamespace(params={"opened": one, "other": other}),
+        )
+        for i in range(20)
+        for one in ("CUDA", *ARCHITECTURES)
+        for other in ("CUDA", *ARCHITECTURES)
+    ]
+    assert len(thinned(pairs)) == 20 * 3 * 3
 
 
 def test_programs_run_on_the_processor_and_each_of_the_others_in_turn(not_full, monkeypatch):

@@ -275,4 +275,4 @@ def test_doctor_lists_an_added_backend_and_says_what_mends_it(with_toy: Copy) ->
 
 def test_the_tests_run_on_an_added_backend(with_toy: Copy) -> None:
     code = "from treadle.backends.toy import TOY; print(TOY.tested_devices)"
-    assert with_toy.run("-c", code) == "['TOY']\n"
+    assert with_toy.run("-c", code) == "{'TOY': ['TOY']}\n"

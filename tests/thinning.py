@@ -26,11 +26,18 @@ from treadle.backends import BACKENDS
 
 ROOT = Path(__file__).parent.parent
 ALL = ("tests/bench/", "tests/emulate/", "tests/runtime/")
+PLAIN = {  # devices under test by their names with architectures
+    name: plain
+    for backend in BACKENDS
+    for plain, names in backend.tested_devices.items()
+    for name in names
+}
 OTHERS = [backend.name for backend in BACKENDS if backend.is_here and backend.nodes]
 SHARES = Path(__file__).with_name("shares.toml")
-LONGEST = 0.5  # seconds of one core for all cases of a test that run
+LONGEST = 1.0  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
-    "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/test_docs.py": 30,
+    "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/choices/": 12,
+    "tests/test_docs.py": 30,
 }  # fmt: skip
 MOST_TURNS = 4  # each test runs at one of so many commits, or more often
 ALL_TURNS = math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew
@@ -52,8 +59,35 @@ def thinned(items: list[Any], turn: int = 0, all_cases: bool = False) -> list[An
     """The tests without most of those that are like another one or wait for their turn, or, with
     `all_cases`, without those on other devices alone.
     """
-    items = _one_other_device_each(items)
+    items = _one_other_device_each(_one_architecture_each(items))
     return items if all_cases else _shares_of_cases(items, shares(), turn)
+
+
+def _one_architecture_each(items: list[Any]) -> list[Any]:
+    """The tests without most runs of those that take one device with several architectures."""
+    alike = defaultdict(list)
+    for item in items:
+        name = item.nodeid
+        for value in _names_of_devices(item):
+            name = name.replace(value, PLAIN.get(value, value))
+        alike[name].append(item.nodeid)
+    return _one_each(items, alike)
+
+
+def _one_each(items: list[Any], alike: dict[str, list[str]]) -> list[Any]:
+    """The tests without most of each group, whose name decides which one stays."""
+    dropped = set()
+    for name, runs in alike.items():
+        runs.pop(zlib.crc32(name.encode()) % len(runs))
+        dropped.update(runs)
+    return [item for item in items if item.nodeid not in dropped]
+
+
+def _names_of_devices(item: Any) -> list[str]:
+    """The devices beside the processor that a test takes, by the names of its parameters."""
+    given = getattr(item, "callspec", None)
+    values = given.params.values() if given is not None else ()
+    return [v for v in values if isinstance(v, str) and v.partition(":")[0] in OTHERS]
 
 
 def _one_other_device_each(items: list[Any]) -> list[Any]:
@@ -62,21 +96,13 @@ def _one_other_device_each(items: list[Any]) -> list[Any]:
     for item in items:
         if name := _name_on_any_device(item):
             alike[name].append(item.nodeid)
-    dropped = set()
-    for name, runs in alike.items():
-        runs.pop(zlib.crc32(name.encode()) % len(runs))
-        dropped.update(runs)
-    return [item for item in items if item.nodeid not in dropped]
+    return _one_each(items, alike)
 
 
 def _name_on_any_device(item: Any) -> str:
     """The name of a test on such a device, without that of the device; else none."""
-    given = getattr(item, "callspec", None)
-    if given is None or item.nodeid.startswith(ALL):
-        return ""
-    for value in given.params.values():
-        if isinstance(value, str) and value.partition(":")[0] in OTHERS:
-            return item.nodeid.replace(value, "*")
+    for value in _names_of_devices(item) if not item.nodeid.startswith(ALL) else ():
+        return item.nodeid.replace(value, "*")
     return ""
 
 

@@ -21,7 +21,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar
 
-__all__ = ["before_forks", "fork_safe"]
+__all__ = ["all_locks", "before_forks", "fork_safe"]
 
 PATIENCE = 60.0  # seconds
 _ATTEMPT = 5.0  # as long, one lock is waited for while others are held
@@ -53,7 +53,8 @@ def fork_safe(lock: L, rank: int = 9) -> L:
     return lock
 
 
-def _alive() -> list[Lock]:
+def all_locks() -> list[Lock]:
+    """Every lock that there is, in the order in which threads take them."""
     rows = sorted(_locks.values(), key=lambda row: row[0])
     return [lock for _, reference in rows if (lock := reference()) is not None]
 
@@ -71,12 +72,12 @@ def _take_all(held: list[Lock], deadline: float) -> None:
     while (left := deadline - time.monotonic()) > 0:
         if missed is not None and _taken(missed, held, left):
             left = deadline - time.monotonic()
-        others = (lock for lock in _alive() if lock is not missed)
+        others = (lock for lock in all_locks() if lock is not missed)
         missed = next((k for k in others if not _taken(k, held, min(left, _ATTEMPT))), None)
         if missed is None:
             return
         _release(held)
-    for lock in _alive():
+    for lock in all_locks():
         _taken(lock, held, 0)
 
 
@@ -98,7 +99,7 @@ def _in_parent() -> None:
 
 def _in_child() -> None:
     taken = {id(lock) for lock in _forking.held}
-    for lock in _alive():
+    for lock in all_locks():
         if id(lock) not in taken:  # its holder does not exist here
             _renew(lock)
     _release(_forking.held)

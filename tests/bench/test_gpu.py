@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from treadle.bench.gpu import __main__ as command
-from treadle.bench.gpu import benchmark, findings, parts, probes, record
+from treadle.bench.gpu import amd, benchmark, findings, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
 from treadle.bench.gpu.suite import _Outcomes
@@ -46,6 +46,61 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     assert "A dry run: these numbers say nothing of any GPU." in shown
     assert "| faults " in shown
     assert record_file.exists()
+
+
+def test_a_dry_run_of_amds_gpus_passes(tmp_path, capsys):
+    if host_target().arch != "x86_64" or sys.platform != "linux":
+        pytest.skip("the emulated AMD GPU is for Linux on x86-64")
+    report, names = tmp_path / "gpu.json", "AMD,AMD graphs,AMD suite"
+    status = command.main(["--emulate", "--only", names, "--json", str(report)])
+    shown = capsys.readouterr().out
+    assert status == 0, shown
+    part = json.loads(report.read_text())["parts"]["AMD"]
+    assert {finding["outcome"] for finding in part["findings"]} == {"passed"}
+    assert [gpu["arch"] for gpu in part["notes"]["driver"]["GPUs"]] == ["gfx1100"]
+    assert "| a launch, host, AQL " in shown
+
+
+class Emulated:
+    """In place of the emulated GPU's process: what it writes, or its last words."""
+
+    def __init__(self, monkeypatch, results, says=""):
+        self._results, self._says = results, says
+        device = SimpleNamespace(node=SimpleNamespace(arch="gfx1151"))
+        monkeypatch.setattr(amd, "_device", lambda: device)
+        monkeypatch.setattr(amd.subprocess, "run", self._run)
+
+    def _run(self, command, env, **_):
+        assert env["EMULATE"] == "gfx1151"
+        if not self._says:
+            np.savez(command[-1].split("'")[1], **self._results)
+        return SimpleNamespace(returncode=bool(self._says), stderr=self._says)
+
+
+def results_with(name, value):
+    names = amd._exact() | amd._near()
+    return {one: np.float32([1.0 + (value if one == name else 0.0)]) for one in names}
+
+
+def test_results_are_the_emulated_gpus_or_near_where_hardware_approximates(monkeypatch):
+    Emulated(monkeypatch, results_with("", 0.0))
+    for name, value in [("", 0.0), ("softmax", 1e-6)]:
+        monkeypatch.setattr(amd, "_results", lambda n=name, v=value: results_with(n, v))
+        amd._beside_emulated()
+    for name, value in [("quotient", 1e-6), ("softmax", 1e-2)]:
+        monkeypatch.setattr(amd, "_results", lambda n=name, v=value: results_with(n, v))
+        with pytest.raises(AssertionError, match=name):
+            amd._beside_emulated()
+
+
+def test_a_chip_that_is_not_emulated_costs_the_comparison_alone(monkeypatch):
+    monkeypatch.setattr(amd, "_results", dict)
+    Emulated(monkeypatch, {}, "DeviceError: AMD: no AMD GPU of 'gfx1151' is emulated; there are")
+    with pytest.raises(findings.Skipped, match="gfx1151"):
+        amd._beside_emulated()
+    Emulated(monkeypatch, {}, "MemoryError")
+    with pytest.raises(AssertionError, match="MemoryError"):
+        amd._beside_emulated()
 
 
 def found_part(name, *found):
@@ -101,16 +156,36 @@ def test_an_unknown_part_is_refused(capsys):
     assert "no part is called 'abacus'; there are: graphs," in capsys.readouterr().err
 
 
-def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys):
-    def none():
-        raise DeviceError("CUDA: there is no driver here; install one")
+def no_driver():
+    raise DeviceError("CUDA: there is no driver here; install one")
 
-    monkeypatch.setattr("treadle.runtime.cuda.open_driver", none)
-    assert command.main([]) == 2
+
+def no_file():
+    raise DeviceError("AMD: there is no /dev/kfd; load one")
+
+
+@pytest.mark.parametrize("only", [[], ["--only", "graphs,AMD"]])
+def test_without_a_gpu_it_says_so_at_once(monkeypatch, capsys, only):
+    monkeypatch.setattr(command, "_describe_cuda", no_driver)
+    monkeypatch.setattr(command, "_describe_amd", no_file)
+    assert command.main(only) == 2
     shown = capsys.readouterr().err
     assert shown == (
-        "CUDA: there is no driver here; install one; --emulate makes a dry run without a GPU\n"
+        "CUDA: there is no driver here; install one\nAMD: there is no /dev/kfd; load one\n"
+        "--emulate makes a dry run without a GPU\n"
     )
+
+
+@pytest.mark.parametrize("maker", ["CUDA", "AMD"])
+def test_the_parts_of_gpus_that_are_there_run(monkeypatch, capsys, tmp_path, terminated, maker):
+    ran = []
+    monkeypatch.setattr(command, "run_parts", lambda those, *_: ran.extend(those) or iter(()))
+    monkeypatch.setattr(command, "_describe_cuda", no_driver if maker == "AMD" else str)
+    monkeypatch.setattr(command, "_describe_amd", no_file if maker == "CUDA" else str)
+    assert command.main(["--json", str(tmp_path / "gpu.json")]) == 1
+    assert ran == [part for part in parts.PARTS.values() if part.device == maker and not part.asked]
+    other = "graphs" if maker == "AMD" else "AMD graphs"
+    assert command.main(["--only", other]) == 2
 
 
 def result_of(monkeypatch, body, seconds=30.0):
@@ -229,7 +304,9 @@ def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
 
 
 def test_all_parts_have_their_time_in_ten_minutes():
-    assert sum(part.seconds for part in parts.PARTS.values() if not part.asked) <= parts.TOTAL < 600
+    for maker in ("CUDA", "AMD"):
+        own = [part for part in parts.PARTS.values() if part.device == maker and not part.asked]
+        assert sum(part.seconds for part in own) <= parts.TOTAL < 600
 
 
 def test_a_process_that_dies_is_a_failure_with_its_last_words(monkeypatch):

@@ -411,6 +411,110 @@ def windows(
     return replace(_of_parts(parts, run, np.zeros(1, np.float32)), graded=graded)
 
 
+# Images of n, c, side, side from a matrix of as many elements, of which a convolution is taken.
+IMAGES: dict[str, Callable[..., Any]] = {
+    "plain": lambda o, x, n, c, side: o.reshape(x, n, c, side, side),
+    "tanh": lambda o, x, n, c, side: o.tanh(o.reshape(x, n, c, side, side)),
+    "images_last": lambda o, x, n, c, side: o.transpose(o.reshape(x, c, side, side, n), 3, 0, 1, 2),
+    "pixels_first": lambda o, x, n, c, side: o.transpose(
+        o.reshape(x, side, side, n, c), 2, 3, 0, 1
+    ),
+    "every_second": lambda o, x, n, c, side: o.reshape(
+        o.reshape(x, -1, 2)[:, :1], n, c, side, side
+    ),
+}  # fmt: skip
+
+
+def strided(
+    seed: int, size: tuple[int, int, int, int], kernel: int, stride: int, padding: int, images: str,
+    weighted: bool = False,
+) -> Recipe:  # fmt: skip
+    """A convolution as `windows` has it, with the gradient of its images: zeros between strides.
+
+    The images are `weighted` with exponentials of others, or as they are.
+    """
+    rng = random.Random(seed)
+    n, c, side, f = size
+    count = n * c * side * side * (2 if images == "every_second" else 1)
+    inputs = [normal(rng, count), normal(rng, f, c, kernel, kernel) / np.float32(c * 9) ** 0.5]
+
+    def run(o: Any, x: Any, w: Any, *weights: Any) -> Any:
+        made = IMAGES[images](o, x, n, c, side)
+        for y in weights:
+            made = made * o.exp(IMAGES[images](o, y, n, c, side) * 0.5 - 1)
+        return o.conv(made, w, stride, padding)
+
+    return Recipe(run, [*inputs, *([normal(rng, count)] if weighted else [])], 1)
+
+
+# What is added to a matrix x of n by k elements, from another one of twice as many columns.
+ADDED: dict[str, Callable[..., Any]] = {
+    "digits": lambda o, x, z: o.reshape(
+        o.transpose(o.reshape(z[:, : x.shape[1]], x.shape[0], 4, -1), 0, 2, 1), *x.shape
+    ),
+    # One loop meets the beginning of each row twice.
+    "both_halves": lambda o, x, z: z[:, : x.shape[1]] * z[:, ::2],
+    # The same without steps between lanes, of which some vectors make one: every second block.
+    "every_second_block": lambda o, x, z: z[:, : x.shape[1]] * o.reshape(
+        o.reshape(z, x.shape[0], -1, 32)[:, :, :16], *x.shape
+    ),
+    # Pieces of which nothing is loaded, so that no masks are around loads.
+    "pieces": lambda o, x, z: x * o.cat([_counted(o, x, 1), _counted(o, x, 1) * 2 + 1], 0),
+    "pieces_of_rows": lambda o, x, z: x * o.reshape(
+        o.cat([_counted(o, x, 0), _counted(o, x, 0) * 2 + 1], 0), -1, 1
+    ),
+}  # fmt: skip
+TOTALS: dict[str, Callable[..., Any]] = {
+    "sum": lambda o, x, at: o.sum(x),
+    "sums": lambda o, x, at: o.sum(x, -1),
+    "sums_and_picked": lambda o, x, at: o.sum(x, -1) * o.sum(
+        o.where(o.is_at(at, x.shape[1]), x, 0.0), -1
+    ),
+}  # fmt: skip
+
+
+def _counted(o: Any, x: Any, axis: int) -> Any:
+    """Half as many numbers as an axis has places."""
+    return o.places_of(x, axis)[: x.shape[axis] // 2] * 0.01
+
+
+def output_beside(
+    seed: int, size: tuple[int, int], added: tuple[str, ...], totals: tuple[str, ...]
+) -> Recipe:
+    """A matrix with others `added`, and totals of the matrix that one pass may compute."""
+    rng = random.Random(seed)
+    n, k = size
+
+    def run(o: Any, x: Any, z: Any, at: Any) -> Any:
+        y = x * 2
+        for name in added:
+            y = y + ADDED[name](o, x, z)
+        return (y, *(TOTALS[name](o, x, at) for name in totals))
+
+    return Recipe(run, [normal(rng, n, k), normal(rng, n, 2 * k), places(rng, n, k)])
+
+
+def woven_twice(seed: int, size: tuple[int, int]) -> Recipe:
+    """Two results of one size, each of which is woven."""
+    rng = random.Random(seed)
+    run = lambda o, x, y: (o.stack([x, y], 2), o.stack([x * y, y + 1], 2))
+    return Recipe(run, [normal(rng, *size), normal(rng, *size)])
+
+
+def columns_twice(seed: int, size: tuple[int, int]) -> Recipe:
+    """Two results that each have a number for each column of one matrix."""
+    rng = random.Random(seed)
+    run = lambda o, x, y: (o.sum(x * y, 0) * 0.1, o.max(x, 0))
+    return Recipe(run, [normal(rng, *size), normal(rng, *size)])
+
+
+def scan_of_pieces(seed: int, size: tuple[int, int, int]) -> Recipe:
+    """A scan down the columns of each matrix, in two pieces of as many matrices."""
+    rng = random.Random(seed)
+    run = lambda o, x, y: o.cumsum(o.cat([x, y], 0), 1) * 0.1
+    return Recipe(run, [normal(rng, *size), normal(rng, *size)])
+
+
 def _of_parts(parts: list[Part], run: Callable[..., Any], last: np.ndarray) -> Recipe:
     parts = [part._replace(graded=0) for part in parts]
     whole = distributed(parts)
@@ -471,8 +575,8 @@ def drawn(seed: int, name: str) -> Recipe:
 OF = {
     f.__name__: f
     for f in (
-        attention, beside, chained, drawn, kept_rows, onto, output, product, products, rows, scan,
-        windows,
+        attention, beside, chained, columns_twice, drawn, kept_rows, onto, output, output_beside,
+        product, products, rows, scan, scan_of_pieces, strided, windows, woven_twice,
     )
 }  # fmt: skip
 

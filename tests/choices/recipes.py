@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from .planted import planted_places
+
 __all__ = ["RECIPES", "Recipe"]
 
 
@@ -68,7 +70,9 @@ def near(rng: random.Random, size: int, scale: float = 1.0) -> int:
 
 
 def places(rng: random.Random, count: int, below: int) -> np.ndarray:
-    return np.random.default_rng(rng.randrange(1 << 30)).integers(0, below, count).astype(np.int32)
+    drawn = np.random.default_rng(rng.randrange(1 << 30))
+    found = drawn.integers(0, below, count).astype(np.int32)
+    return planted_places(drawn, found, below)
 
 
 # -- products ---------------------------------------------------------------------------------
@@ -398,6 +402,13 @@ def strided_convolution(rng, scale):
 
 
 @recipe
+def gradient_of_strided_convolution(rng, scale):
+    """The places between two strides have windows of their own, of different lengths."""
+    size, w = rng.choice((15, 16, 17)), normal(rng, 48, 32, 3, 3) * 0.1
+    return Recipe(lambda o, x, w: o.conv(x, w, 2, 1), [normal(rng, 2, 32, size, size), w], 1)
+
+
+@recipe
 def strided_and_dilated_convolution(rng, scale):
     """Stride and dilation have a factor in common: its gradient is zero at most places."""
     size, dilation = near(rng, 24), rng.choice((2, 3, 4))
@@ -599,6 +610,16 @@ def extremes(rng, scale):
 def extremes_of_columns(rng, scale):
     x = normal(rng, near(rng, 300, scale), near(rng, 70, scale))
     return Recipe(lambda o, x: o.max(x, 0) + o.argmax(x, 0), [x])
+
+
+@recipe
+def places_down(rng, scale):
+    """Where extremes of columns are: of many matrices with few columns, and of one with many."""
+    n, k, m = near(rng, 900, scale), rng.choice((3, 7, 8, 16)), rng.choice((56, 130, 300))
+    return Recipe(
+        lambda o, x, y: (o.argmax(x, 1), o.argmax(-y, 0)),
+        [normal(rng, rng.choice((12, 40)), n, k), normal(rng, n, m)],
+    )  # fmt: skip
 
 
 @recipe

@@ -24,13 +24,15 @@ from . import chains as chains  # this does
 from .every_two import every_two
 from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor
+from .planted import edges, planted
 from .recipes import RECIPES, Recipe
 from .report import kind_of
 from .scenarios import SCENARIOS
 
 __all__ = [
     "SCALES", "changed_target", "compared", "run_all", "run_every_two", "run_meetings",
-    "run_program", "run_recipe", "run_scenario", "run_surrounded", "small_device", "usual_caches",
+    "run_program", "run_recipe", "run_scenario", "run_surrounded", "run_with_one_not_finite",
+    "small_device", "usual_caches",
 ]  # fmt: skip
 
 SCALES = {"AMD": 0.25, "CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -39,6 +41,7 @@ LEAST = 1.0  # of what normal numbers become; smaller ones are differences of su
 # Short: few numbers pass a kink or change places on the way. Where some do, the shorter step tells.
 STEPS, SLOPE = (1e-7, 1e-8), 2e-3
 CALLS = 3  # of a captured function: the first, the one that is captured, and a replay
+NOT_FINITE = (np.nan, np.inf, -np.inf)
 FLAT = 0.2  # gradients that are less are differences of such that are not; more of many numbers
 
 
@@ -109,11 +112,14 @@ def compared(
     device: str,
     rng: np.random.Generator,
     placed: Callable[[np.ndarray, str], Tensor] = in_memory,
+    are_planted: bool = True,
 ) -> None:
     """Values, and gradients as slopes in a random direction, beside NumPy's.
 
-    Inputs are where `placed` puts them.
+    Inputs are where `placed` puts them, and have numbers `planted` at the ends of their lines.
     """
+    at_once = rng.integers(2)  # or the values first, which gradients then read
+    recipe = _planted(recipe, rng) if are_planted else recipe
     tensors = [placed(array, device) for array in recipe.inputs]
     for tensor in tensors[: recipe.graded]:
         tensor.requires_grad_()
@@ -122,7 +128,6 @@ def compared(
     weights, gradients = [], []
     if recipe.graded:
         weights = [rng.standard_normal(x.shape).astype(np.float32) for x in results]
-        at_once = rng.integers(2)  # or the values first, which gradients then read
         if not at_once:
             Tensor.realize(*results)
         pairs = zip(results, weights, strict=True)
@@ -141,6 +146,7 @@ def compared(
 
 def compared_captured(recipe: Recipe, device: str) -> None:
     """The values of a captured function of the first input beside NumPy's, call by call."""
+    recipe = _planted(recipe, np.random.default_rng(len(recipe.inputs)))
     first, *others = (in_memory(array, device) for array in recipe.inputs)
     step = TinyJit(lambda x: _realized(recipe.run(OfTensor(), x, *others)))
     for call in range(CALLS):
@@ -163,6 +169,19 @@ def run_surrounded(name: str, seed: int, device: str) -> None:
         compared(recipe, device, np.random.default_rng(seed), functools.partial(_surrounded, rng))
 
 
+def run_with_one_not_finite(name: str, seed: int, device: str) -> None:
+    """A recipe's values, where one element of an input at an edge is NaN or infinite."""
+    rng = random.Random(zlib.crc32(name.encode()) + seed)
+    recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
+    number = rng.choice([n for n, x in enumerate(recipe.inputs) if x.dtype.kind == "f"])
+    inputs, changed = list(recipe.inputs), recipe.inputs[number].copy()
+    changed[tuple(rng.choice(edges(size)) for size in changed.shape)] = rng.choice(NOT_FINITE)
+    inputs[number] = changed
+    with Context(IMAGE=int(recipe.images)), np.errstate(all="ignore"):
+        recipe = replace(recipe, inputs=inputs, graded=0)
+        compared(recipe, device, np.random.default_rng(seed), are_planted=False)
+
+
 def _surrounded(rng: random.Random, array: np.ndarray, device: str) -> Tensor:
     if array.dtype.kind != "f":
         return in_memory(array, device)
@@ -174,13 +193,19 @@ def _surrounded(rng: random.Random, array: np.ndarray, device: str) -> Tensor:
     return in_memory(whole, device)[part]
 
 
+def _planted(recipe: Recipe, rng: np.random.Generator) -> Recipe:
+    inputs = [planted(rng, array, bool(recipe.graded)) for array in recipe.inputs]
+    return replace(recipe, inputs=inputs)
+
+
 def _realized(results: Any) -> list[Tensor]:
     return [x.realize() for x in _listed(results)]
 
 
 def _compare(result: Tensor, right: Any, is_loose: bool) -> None:
     expected = np.asarray(right, np.float64)
-    allowed = (LOOSE if is_loose else FINE) * max(LEAST, np.abs(expected).max(initial=0))
+    largest = np.abs(expected[np.isfinite(expected)]).max(initial=0)
+    allowed = (LOOSE if is_loose else FINE) * max(LEAST, largest)
     np.testing.assert_allclose(result.numpy(), expected, rtol=0, atol=allowed)
 
 

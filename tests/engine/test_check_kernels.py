@@ -14,9 +14,12 @@ from treadle.engine import kernels, pipeline
 from treadle.engine.check_kernels import TALLY
 from treadle.engine.prepacked import Kept
 from treadle.errors import KernelMismatch
+from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.optimize.moves import Schedule
 from treadle.schedule.kernel import Kernel
+from treadle.target import Target
 
 
 @pytest.fixture
@@ -69,6 +72,28 @@ def test_a_wrong_kernel_is_named_with_element_moves_and_line(
     assert "is what its loops compute before any move" in said
     assert "moves: " in said
     assert "test_check_kernels.py" in said
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_what_is_wrong_in_one_step_of_an_outer_loop_is_found(
+    number: int, checked: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first and last two steps of each loop that moves have made are among what is compared."""
+    right, size = kernels.optimize, 100_000 + 64 * number
+
+    def optimize(ast: Node, target: Target) -> tuple[Node, Schedule]:
+        made, moves = right(ast, target)
+        [store] = [node for node in made.toposort() if node.op is Op.STORE]
+        grid = max((n for n in made.toposort() if n.op is Op.RANGE), key=loop_size)
+        step = (0, 1, loop_size(grid) - 2, loop_size(grid) - 1)[number]
+        memory, index, value, *gate = store.src
+        wrong = value + grid.eq(step).where(*(Node.const(value.dtype, n) for n in (1, 0)))
+        return made.substitute({store: store.replace(src=(memory, index, wrong, *gate))}), moves
+
+    monkeypatch.setattr(kernels, "optimize", optimize)
+    x = Tensor(_numbers(size, 8)).realize()
+    with pytest.raises(KernelMismatch, match="its loops compute before any"):
+        (x * 2.5).realize()
 
 
 def test_a_wrong_fusion_is_told_from_a_wrong_kernel(

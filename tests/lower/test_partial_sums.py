@@ -12,7 +12,7 @@ from treadle.engine.run import scheduled
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
-from treadle.lower.partial_sums import PART
+from treadle.lower.partial_sums import PART, SHORT_PART
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
@@ -71,8 +71,21 @@ def test_each_step_of_a_loop_whose_length_is_not_known_is_a_part():
     assert max(rows(product)) <= PART
 
 
-def test_short_sums_are_left_alone():
+def test_short_sums_that_take_all_registers_are_left_alone():
     assert {128} in map(rows, programs(filled(64, 128) @ filled(128, 64)))
+
+
+@pytest.mark.parametrize("steps", [40, 64, 100, 130, 160])
+def test_short_sums_are_added_in_parts_where_there_are_registers(steps):
+    found = [rows(program) for program in programs(filled(1, steps) @ filled(steps, 512))]
+    assert max(max(one) for one in found if one) <= SHORT_PART
+
+
+@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_columns_in_many_registers_load_each_number_once_and_have_short_parts(arch):
+    x = filled(130, 512)
+    found = [rows(program) for program in programs(x - x.mean(0), parse_target(arch))]
+    assert max(max(one) for one in found if one) <= SHORT_PART
 
 
 @pytest.mark.parametrize("arch", ["sm_75", "sm_80"])
@@ -127,3 +140,24 @@ def test_equal_terms_which_round_alike_are_off_by_little(rows, device):
     one, other = (np.float64(np.float32(n)) for n in (0.3, 0.7))
     np.testing.assert_allclose(product, 4096 * one * other, rtol=4e-6)  # in one row: 3e-5
     np.testing.assert_allclose(total, 4096 * one, rtol=4e-6)
+
+
+@pytest.mark.parametrize(
+    "device", ["CPU", "CPU:LLVM:x86-64-v3", "CPU:LLVM:x86-64-v2", "CPU:CLANG", "CL"]
+)
+@pytest.mark.parametrize("columns", [16, 64, 300])
+def test_short_columns_of_equal_terms_are_off_by_less_than_in_a_row(columns, device):
+    """The mean square of a column that hardly varies, by which normalisations divide."""
+    values = (RANDOM.random(columns) + 0.5).astype("f")
+    ours, in_a_row = [], []
+    for steps in (100, 130, 160):
+        x = np.broadcast_to(values, (steps, columns)).copy()
+        try:
+            found = Tensor(x, device=device).square().sum(0).numpy()
+        except Exception as error:
+            pytest.skip(f"{device}: {error}")
+        exact = steps * values.astype(np.float64) ** 2
+        one_by_one = np.cumsum(x * x, axis=0, dtype="f")[-1]
+        ours.append(np.abs(found / exact - 1).max())
+        in_a_row.append(np.abs(one_by_one / exact - 1).max())
+    assert max(ours) < max(in_a_row) / 2

@@ -384,3 +384,20 @@ def test_what_a_leaf_showed_before_it_was_written_is_its_old_memory(device):
         leaf[0:] = 3.0
     assert leaf.tolist() == [3, 3]
     assert kept.tolist() == [1, 2]
+
+
+def test_a_first_call_takes_an_argument_whose_memory_was_just_overwritten(device):
+    @TinyJit
+    def twice(a):
+        return a.detach() + 1, a + 1  # one value, and one piece of memory
+
+    @TinyJit
+    def unchanged(a):
+        return a + 0
+
+    x = Tensor([6.0, 7.0], device=device) * 2
+    first, second = twice(x.reshape(2))
+    first.assign(x * 2)
+    for _ in range(3):
+        assert unchanged(second).tolist() == [13, 15]
+    assert first.tolist() == [24, 28]

@@ -10,6 +10,7 @@ torch = pytest.importorskip("torch", reason="pip install treadle[oracle]")
 from torch.nn import functional as F  # noqa: E402
 
 from treadle import Tensor, nn  # noqa: E402
+from treadle.errors import DeviceError  # noqa: E402
 
 RANDOM = np.random.default_rng(11)
 CHANCE = 1.1  # two libraries that round in different orders differ by that
@@ -123,6 +124,66 @@ def test_values_are_as_close_as_those_of_pytorch(name):
     found = ours(*(Tensor(a, device="CPU") for a in arrays)).numpy()
     kinds = (torch.float32, torch.float64)
     check(found, *(theirs(*(torch.tensor(a, dtype=kind) for a in arrays)) for kind in kinds))
+
+
+# What hardly varies rounds alike step by step, and normalisations divide by how little it varies.
+ALIKE = {
+    "equal": lambda *shape: np.broadcast_to(positive(shape[-1]) + np.float32(0.1), shape).copy(),
+    "nearly equal": lambda *shape: 1 + normal(*shape) / np.float32(1000),
+    "around 100": lambda *shape: normal(*shape, mean=100),
+    "positive": positive,
+}
+NORMS = {
+    "sum": lambda x, axis: x.sum(axis),
+    "mean square": lambda x, axis: (x * x).mean(axis),
+    "RMS": lambda x, axis: x * ((x * x).mean(axis, keepdim=True) + 1e-6).rsqrt(),
+    "softmax": lambda x, axis: x.softmax(axis),
+    "variance": lambda x, axis: x.var(axis),
+    "normal": lambda x, axis: (x - x.mean(axis, keepdim=True)) * (
+        (x - x.mean(axis, keepdim=True)).square().mean(axis, keepdim=True) + 1e-5
+    ).rsqrt(),
+}  # fmt: skip
+TIMES = 4  # the largest error may be so many times PyTorch's
+DEVICES = ("CPU", "CPU:LLVM:x86-64-v3", "CPU:LLVM:x86-64-v2", "CL")
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", NORMS)
+@pytest.mark.parametrize("kind", ALIKE)
+def test_sums_of_terms_that_round_alike_are_nearly_as_close_as_those_of_pytorch(kind, name, device):
+    """Values and gradients. The largest of several shapes count, as one shape may be lucky."""
+    worst = {what: [0.0, 0.0] for what in ("values", "gradients")}
+    for axis, shape in (
+        (0, (33, 64)), (0, (64, 16)), (0, (100, 300)), (0, (130, 64)), (0, (160, 300)),
+        (0, (161, 16)), (1, (40, 130)), (1, (64, 160)), (1, (300, 100)), (1, (5, 1000)),
+    ):  # fmt: skip
+        array = ALIKE[kind](*shape).astype(np.float32)
+        weights = normal(*shape)
+
+        def theirs(dtype, array=array, weights=weights, axis=axis):
+            x = torch.tensor(array, dtype=dtype, requires_grad=True)
+            y = NORMS[name](x, axis)
+            given = torch.tensor(np.resize(weights, y.shape), dtype=dtype)
+            (gradient,) = torch.autograd.grad(y, x, given)
+            return y.detach().numpy(), gradient.numpy()
+
+        try:
+            x = Tensor(array, device=device)
+            y = NORMS[name](x, axis)
+            given = Tensor(np.resize(weights, y.shape), device=device)
+            (gradient,) = (y * given).sum().gradient(x)
+            found = y.numpy(), gradient.numpy()
+        except DeviceError as error:
+            pytest.skip(str(error))
+        several = zip(worst, found, theirs(torch.float32), theirs(torch.float64), strict=True)
+        for what, mine, other, exact in several:
+            # Where an exact result is all but 0, the roundings of what it was made of count.
+            size = max(np.abs(exact).max(), 1.0)
+            for place, one in enumerate((mine, other)):
+                off = np.abs(one - exact).max() / size
+                worst[what][place] = max(worst[what][place], off)
+    for what, (mine, other) in worst.items():
+        assert mine <= TIMES * other + 2**-24, what
 
 
 @pytest.mark.parametrize("steps", [1000, 20_000, 300_000])

@@ -2,21 +2,24 @@
 
 A tracing function raises KeyboardInterrupt at one line of treadle's tensors and engine after the
 other, at the first time that a program comes to it; without --full, at every twelfth. Afterwards
-plain programs and new captured functions give right numbers, and the interrupted function itself
-can be called again.
+plain programs and new captured functions give right numbers, the interrupted function itself can be
+called again, and no lock is held, so that other threads can compute.
 """
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import os
 import sys
+import threading
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import treadle
-from treadle import Tensor, TinyJit
+from treadle import Tensor, TinyJit, forks
 from treadle.engine.bindings import with_bindings
 from treadle.engine.prepacked import expects_replays
 
@@ -67,8 +70,26 @@ def lines_of(action):
     return list(found)
 
 
+def held_locks():
+    """The locks that a thread beside this one cannot take."""
+    held = []
+
+    def look():
+        for lock in forks.all_locks():
+            if lock.acquire(blocking=False):
+                lock.release()
+            else:
+                held.append(lock)
+
+    beside = threading.Thread(target=look)
+    beside.start()
+    beside.join()
+    return held
+
+
 def check_the_thread():
     """Nothing of the interrupted call is left; plain programs and new captures are right."""
+    assert not held_locks()
     assert not expects_replays()
     assert with_bindings({}) == {}
     x = Tensor(A[0])
@@ -167,3 +188,23 @@ def test_2_07_an_interrupt_of_a_captured_function_leaves_it_and_the_thread_usabl
 @CALLS
 def test_2_07_an_interrupt_of_a_function_with_state_leaves_the_thread_usable(calls):
     interrupt_everywhere(lambda: WithState(calls), lambda _: None)
+
+
+def is_lock(item):
+    return ast.unparse(item.context_expr).rpartition(".")[2] in ("lock", "_lock", "_tracking")
+
+
+def test_2_07_what_holds_a_lock_has_no_line_with_try():
+    """Python does not count such a line to the `with` around it: what is raised there, by a
+    debugger, would leave the lock held.
+    """
+    found, count = [], 0
+    for folder in WATCHED:
+        for path in Path(folder).rglob("*.py"):
+            for block in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(block, ast.With) and any(map(is_lock, block.items)):
+                    count += 1
+                    inside = [node for line in block.body for node in ast.walk(line)]
+                    found += [(path, n.lineno) for n in inside if isinstance(n, ast.Try)]
+    assert count > 15
+    assert not found

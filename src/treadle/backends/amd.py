@@ -61,10 +61,14 @@ def _hip_renderer(target: Target, contract: bool) -> Renderer:
     return HIPRenderer(target, contract)
 
 
-LLVM = Toolchain("LLVM", "embedded LLVM", _llvm, _llvm_renderer, _target, spellings=("AMD_LLVM",))
+LLVM = Toolchain(
+    "LLVM", "embedded LLVM", _llvm, _llvm_renderer, _target,
+    spellings=("AMD_LLVM",), tested_architectures=("gfx1030", "gfx1201", "gfx942"),
+)  # fmt: skip
+# Few machines have the library, so its chips take a share of the default compiler's tests.
 HIP = Toolchain(
     "HIP", "AMD's libamd_comgr", _comgr, _hip_renderer, _target_of_hip,
-    spellings=("AMD_HIP",), is_tested=False,
+    spellings=("AMD_HIP",), is_tested=False, tested_architectures=("gfx1030", "gfx90a"),
 )  # fmt: skip
 
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["NV", "NVRTC", "PTX"]
 
 _USUAL = "sm_80"
+_OTHERS = ("sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
 
 
 # -- code -----------------------------------------------------------------------------------------
@@ -71,9 +72,12 @@ def _ptx_renderer(target: Target, contract: bool) -> Renderer:
     return PTXRenderer(target, contract)
 
 
-NVRTC = Toolchain("NVRTC", "CUDA C", _nvrtc, _cuda_renderer, _target)
+NVRTC = Toolchain(
+    "NVRTC", "CUDA C", _nvrtc, _cuda_renderer, _target, tested_architectures=_OTHERS
+)  # fmt: skip
 PTX = Toolchain(
-    "PTX", "embedded LLVM and ptxas", _ptxas, _ptx_renderer, _target, spellings=("NV_PTX",)
+    "PTX", "embedded LLVM and ptxas", _ptxas, _ptx_renderer, _target,
+    spellings=("NV_PTX",), tested_architectures=_OTHERS,
 )  # fmt: skip
 
 

@@ -45,7 +45,9 @@ class Toolchain:
     compile/base.py says of the target and the opened device, None where there is only a target.
     `renderer` takes the target and whether multiplications and additions may be contracted. Both
     are None where nothing is compiled. `target` is what it makes code for where no device says so.
-    `is_tested` says whether tests that take a device run through it too.
+    `is_tested` says whether tests that take a device run through it as often as through the first
+    one. `tested_architectures` are those that they run on beside the default one; without
+    `is_tested` they share the runs of the first toolchain.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Toolchain:
     target: Callable[[Request], Target] | None = None
     spellings: tuple[str, ...] = ()
     is_tested: bool = True
+    tested_architectures: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -148,11 +151,20 @@ class Backend:
         return not sys.platform.startswith("linux") or any(map(glob, self.nodes))
 
     @property
-    def tested_devices(self) -> list[str]:
-        """The names by which tests that take a device open it."""
-        others = [one for one in self.toolchains[1:] if one.is_tested]
-        names = [self.name, *(f"{self.name}:{one.name}" for one in others)]
-        return names if self.is_here and self.computes else []
+    def tested_devices(self) -> dict[str, list[str]]:
+        """The names by which tests that take a device open it.
+
+        Of each tested toolchain there is the name without an architecture, and under it all names
+        that share its runs.
+        """
+        if not (self.is_here and self.computes):
+            return {}
+        found: dict[str, list[str]] = {}
+        for number, one in enumerate(self.toolchains):
+            plain = f"{self.name}:{one.name}" if number and one.is_tested else self.name
+            others = [f"{self.name}:{one.name}:{arch}" for arch in one.tested_architectures]
+            found.setdefault(plain, [plain]).extend(others)
+        return found
 
     @property
     def table_row(self) -> str:

@@ -251,7 +251,7 @@ class TinyJit(Generic[P, R]):
             if not backed:
                 nodes = realize([(t.node, t.device) for t in found.tensors])
             if self.calls == 1:
-                return self._first_call(nodes, args, kwargs)
+                return self._first_call(found.tensors, args, kwargs)
             signature = (plain, tuple(layout_of(node) for node in nodes), described(nodes))
             if self._capture is not None and shares_less(signature, self._capture.signature):
                 nodes = told_apart(found.tensors, nodes)
@@ -280,14 +280,16 @@ class TinyJit(Generic[P, R]):
             return result
 
     def _first_call(
-        self, nodes: Sequence[Node], args: tuple[object, ...], kwargs: dict[str, object]
+        self, tensors: Sequence[Captured], args: tuple[object, ...], kwargs: dict[str, object]
     ) -> R:
         """The result of the first call, which tells what the function writes to.
 
-        `nodes` are its arguments. It runs the kernels that the later calls run.
+        `tensors` are its arguments. It runs the kernels that the later calls run.
         """
         function: Callable[..., R] = self.function
         compute_written()
+        # what was written just now may have been memory of theirs, and they have moved
+        nodes = realize([(t.node, t.device) for t in tensors])
         around, begin = first_call.value, moment()
         first = FirstCall(graphs_around(), next_number())
         inputs = [memory for node in nodes for memory in memories_of(node)]

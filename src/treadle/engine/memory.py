@@ -20,7 +20,7 @@ from ..errors import InternalError, UserError
 from ..ir.args import BufferRef, Placeholder, ShardArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import Shape, all_known, size_product
+from ..ir.shape import Shape, all_known, simple_shape, size_product
 from ..ir.views import behind_reshape
 from .change_counters import changes
 from .devices import Device, Placement
@@ -190,7 +190,10 @@ def adopt(memory: Memory, shape: Shape | None = None) -> Node:
     """
     token = Token()
     token.memory = memory
-    size = memory.size if shape is None or all_known(shape) else size_product(shape)
+    size = memory.size
+    if shape is not None and not all_known(shape):
+        shape = simple_shape(shape)
+        size = size_product(shape)
     ref = BufferRef(token, size, memory.device, memory.version, memory.image)
     node = Node.fresh(Op.BUFFER, memory.dtype, (), ref, (size,))
     if shape is None or shape == node.shape:

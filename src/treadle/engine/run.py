@@ -78,18 +78,25 @@ def realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool = False) -
         if settings.CHECK_NAN:
             check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
-        if (found := computed_at_once(nodes)) is not None:
-            return found
-        try:
-            for listen in on_compute:
-                listen(nodes)
-            found = _realize(outputs, may_wait)
-            if not may_wait:
-                catch_up()
-            return found
-        except BaseException:
-            whatever_interrupts(give_up)
-            raise
+        found = computed_at_once(nodes)
+        return _realize_or_give_up(outputs, nodes, may_wait) if found is None else found
+
+
+# A tracing function, such as a debugger's, may raise at a line with `try`, which Python does not
+# count to a `with` around it. So what holds a lock has no such line.
+def _realize_or_give_up(
+    outputs: Sequence[tuple[Node, Placement]], nodes: list[Node], may_wait: bool
+) -> list[Node]:
+    try:
+        for listen in on_compute:
+            listen(nodes)
+        found = _realize(outputs, may_wait)
+        if not may_wait:
+            catch_up()
+        return found
+    except BaseException:
+        whatever_interrupts(give_up)
+        raise
 
 
 def _realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool) -> list[Node]:

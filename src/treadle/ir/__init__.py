@@ -6,9 +6,9 @@ from .shape import simplify_sizes_by as _simplify_sizes_by
 
 
 def _simplify(size: _Any) -> _Any:
-    from .rules.index import simplify  # sizes that are numbers need no rules
+    from .rules.sizes import simplify_size  # sizes that are numbers need no rules
 
-    return simplify(size)
+    return simplify_size(size)
 
 
 _simplify_sizes_by(_simplify)  # each module of the package is imported behind this one

@@ -94,6 +94,7 @@ CHOICES: dict[str, Choice] = {
         striped_packing="Rows that lie across the steps are packed for eight steps at a time.",
         window_image="Rows that are windows are read from one copy of their image.",
         uniform_padding="All rows of a tile have the same steps, so that all others are skipped.",
+        zero_steps="A tile goes without the steps in which a factor is zero for all of its rows.",
         skip_padding="A tile goes without the steps of a window in which there is nothing to add.",
         k_tiling="Workgroups go through the steps of a product in slices.",
         shared_tiles="Workgroups keep slices of both factors in shared memory.",

@@ -3,6 +3,7 @@
     meaning = KernelMeaning(sink, {0: array, 1: array}, {})
     for found in meaning.stores(64):      64 steps of the loops around each STORE
         found.slot, found.places, found.value
+    KernelMeaning(optimised, ...).places(64)      where the same kernel stores by other loops
 
 Everything is computed in float64, with bounds of its error (see rounding.py). A value is pulled:
 what a sum goes through is a new first axis of its terms, in blocks, and what does not depend on it
@@ -32,10 +33,11 @@ from .symbolic import no_value
 
 __all__ = [
     "BLOCK", "KernelMeaning", "NotPlain", "Stored", "broadcast", "chosen", "digits", "nothing",
-    "sampled_steps", "stacked",
+    "sampled_steps", "stacked", "steps_and",
 ]  # fmt: skip
 
 Array = np.ndarray
+NOWHERE: Mapping[int, Array] = {}
 BLOCK = 1 << 18  # elements that are computed at once
 MOST_SCATTERED = 1 << 24  # values of a scatter, of all of which the places are computed
 
@@ -106,26 +108,77 @@ class KernelMeaning:
     def _ends(self) -> list[Node]:
         return [node for node in self._sink.src if node.op is Op.END]
 
-    def stores(self, count: int, seed: int = 0) -> Iterator[Stored]:
-        """Each STORE at `count` of its steps, the first and last ones among them."""
+    def stores(
+        self, count: int, seed: int = 0, wanted: Mapping[int, Array] = NOWHERE
+    ) -> Iterator[Stored]:
+        """Each STORE at `count` of its steps, the first and last ones among them.
+
+        The places that are `wanted` of a slot are beside those, as far as the STORE has them.
+        """
         for end in self._ends():
             if _scatters(end):
-                for start in self._plain_stores(end.src[0].src[0].src[1], count, seed):
+                for start in self._plain_stores(end.src[0].src[0].src[1], count, seed, wanted):
                     yield self._scattered(end, start)
             else:
-                yield from self._plain_stores(end, count, seed)
+                yield from self._plain_stores(end, count, seed, wanted)
 
-    def _plain_stores(self, end: Node, count: int, seed: int) -> Iterator[Stored]:
+    def _plain_stores(
+        self, end: Node, count: int, seed: int, wanted: Mapping[int, Array]
+    ) -> Iterator[Stored]:
         loops, outside = closed_ranges(end), _Frame(None, {}, 1, 0)
         sizes = self._sizes(loops, outside)
         if 0 in sizes:
             return
-        steps = sampled_steps(sizes, count, seed)
-        frame = _Frame(outside, _bound(loops, steps), len(steps[0]) if steps else 1, 1)
-        effects = end.src[: end.arg]
-        last = {effect.src[0]: effect for effect in effects}  # of several to one memory
-        for store in last.values():
+        stores = _last_stores(end)
+        there = wanted.get(_slot(stores[0]), np.zeros(0, np.int64))
+        found = self._steps_at(stores[0], loops, sizes, there)
+        frame = self._frame(loops, steps_and(found, sizes, count, seed))
+        for store in stores:
             yield self._stored(store, frame)
+
+    def _frame(self, loops: Sequence[Node], steps: list[Array]) -> _Frame:
+        """Those steps of the loops."""
+        size = len(steps[0]) if steps else 1
+        return _Frame(_Frame(None, {}, 1, 0), _bound(loops, steps), size, 1)
+
+    def _steps_at(
+        self, store: Node, loops: Sequence[Node], sizes: list[int], places: Array
+    ) -> list[Array]:
+        """The steps that store to `places`: those that are found by a stride for each loop."""
+        first, strides = self._strides(store, loops, sizes)
+        steps = [(places - first) // (s or 1) % n for s, n in zip(strides, sizes, strict=True)]
+        index = self._number(store.src[1], self._frame(loops, steps))
+        found = np.broadcast_to(index, places.shape) == places
+        return [step[found] for step in steps]
+
+    def _strides(
+        self, store: Node, loops: Sequence[Node], sizes: list[int]
+    ) -> tuple[int, list[int]]:
+        """Where `store` begins, and how far the second step of each loop is from there."""
+        unit = np.eye(len(loops) + 1, len(loops), dtype=np.int64)
+        steps = [*np.minimum(unit, np.array(sizes, np.int64) - 1).T]
+        index = self._number(store.src[1], self._frame(loops, steps))
+        *nexts, first = np.broadcast_to(index, (len(loops) + 1,)).tolist()
+        return first, [at - first for at in nexts]
+
+    def places(self, count: int, seed: int = 0) -> dict[int, Array]:
+        """Where each slot is stored to, at `count` steps, the ends of all loops among them."""
+        found: dict[int, list[Array]] = {}
+        for store in self._sink.toposort():
+            if store.op is not Op.STORE or store.src[0].op is not Op.PARAM:
+                continue
+            nodes = {node for part in (store.src[1], *store.src[3:]) for node in part.toposort()}
+            loops = [node for node in nodes if node.op is Op.RANGE]
+            if any(node.op in _NOT_OF_LOOPS for node in nodes) or not loops:
+                continue
+            if not all(map(has_fixed_size, loops)):
+                continue
+            _, strides = self._strides(store, loops, [loop_size(r) for r in loops])
+            loops = [r for _, r in sorted(zip(strides, loops, strict=True), key=_outermost_first)]
+            steps = sampled_steps([loop_size(r) for r in loops], count, seed)
+            place = self._place(store, self._frame(loops, steps))
+            found.setdefault(_slot(store), []).append(place[place >= 0])
+        return {slot: np.unique(np.concatenate(parts)) for slot, parts in found.items()}
 
     def _sizes(self, loops: Sequence[Node], outside: _Frame) -> list[int]:
         return [int(self._number(r.src[0], outside)) for r in loops]
@@ -134,9 +187,7 @@ class KernelMeaning:
         return self._value(node, frame).value
 
     def _stored(self, store: Node, frame: _Frame) -> Stored:
-        memory, index, value, *gate = store.src
-        if memory.op is not Op.PARAM:
-            raise NotPlain(f"it stores to {memory.op.name}")
+        _, index, value, *gate = store.src
         shape = (frame.size,)
         places = np.broadcast_to(self._number(index, frame), shape)
         found = broadcast(self._value(value, frame), shape)
@@ -145,7 +196,7 @@ class KernelMeaning:
             holds = known.value & (known.error == 0 if known.error is not None else True)
             error = None if found.error is None else found.error[holds]
             places, found = places[holds], Value(found.value[holds], error)
-        return Stored(memory.arg.slot, places, found)
+        return Stored(_slot(store), places, found)
 
     # -- scatters -------------------------------------------------------------------------------
 
@@ -316,6 +367,26 @@ _FORMS = {
 }
 
 
+def _outermost_first(loop: tuple[int, Node]) -> tuple[int, int]:
+    """By its stride, then by its number, which is another one for each loop."""
+    return -abs(loop[0]), loop[1].arg.number
+
+
+_NOT_OF_LOOPS = frozenset((Op.LOAD, Op.REDUCE, Op.STAGE, Op.AFTER, Op.TICKET))
+
+
+def _last_stores(end: Node) -> list[Node]:
+    """The STOREs of an END, the last one of several to the same memory."""
+    return [*{effect.src[0]: effect for effect in end.src[: end.arg]}.values()]
+
+
+def _slot(store: Node) -> int:
+    memory = store.src[0]
+    if memory.op is not Op.PARAM:
+        raise NotPlain(f"it stores to {memory.op.name}")
+    return memory.arg.slot
+
+
 def _scatters(end: Node) -> bool:
     """Whether loops put values at computed places of what other loops have filled."""
     memory = end.src[0].src[0]
@@ -362,7 +433,9 @@ def digits(number: Array, sizes: list[int]) -> list[Array]:
 def sampled_steps(sizes: list[int], count: int, seed: int) -> list[Array]:
     """`count` steps of loops of `sizes`, all of them where there are no more.
 
-    The ends of each loop come up often: that is where what is cut into tiles goes wrong.
+    The ends of each loop come up often: that is where what is cut into tiles goes wrong. As far as
+    there is room, the first and the last two steps of each loop are there, and some first and last
+    step of all loops from each one on: where a tile begins and ends.
     """
     everything = math.prod(sizes)
     if everything <= count:
@@ -374,9 +447,23 @@ def sampled_steps(sizes: list[int], count: int, seed: int) -> list[Array]:
         end = random.integers(0, 4, count)
         steps = np.where(end == 0, random.integers(0, min(size, 3), count), steps)
         steps = np.where(end == 1, size - 1 - random.integers(0, min(size, 3), count), steps)
-        steps[0], steps[-1] = 0, size - 1
         found.append(steps)
+    alone = [(at, at + 1, end) for end in (0, -1, 1, -2) for at in range(len(sizes))]
+    tiles = [(at, len(sizes), end) for end in (0, -1) for at in range(len(sizes) - 1)]
+    for number, (first, stop, end) in enumerate([*alone, *tiles][: count - 2], 1):
+        for steps, size in zip(found[first:stop], sizes[first:stop], strict=True):
+            steps[number] = min(end, size - 1) if end >= 0 else max(size + end, 0)
+    for steps, size in zip(found, sizes, strict=True):
+        steps[0], steps[-1] = 0, size - 1
     return found
+
+
+def steps_and(known: list[Array], sizes: list[int], count: int, seed: int) -> list[Array]:
+    """`known` steps of loops of `sizes` and others, `count` of them: all, if there are no more."""
+    if not sizes or math.prod(sizes) <= count:
+        return sampled_steps(sizes, count, seed)
+    others = sampled_steps(sizes, max(2, count - len(known[0])), seed)
+    return [np.concatenate(both) for both in zip(known, others, strict=True)]
 
 
 def broadcast(value: Value, shape: tuple[int, ...]) -> Value:

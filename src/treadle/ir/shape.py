@@ -21,6 +21,7 @@ __all__ = [
     "all_known",
     "infer_shape",
     "same_size",
+    "simple_shape",
     "simple_size",
     "simplify_sizes_by",
     "size_max",
@@ -58,6 +59,11 @@ def simple_size(size: int | N) -> int | N:
     return int(found.value) if found.is_const else found
 
 
+def simple_shape(shape: Shape) -> Shape:
+    """A shape whose sizes have the one form of `simple_size`."""
+    return shape if all_known(shape) else tuple(map(simple_size, shape))
+
+
 def size_max(size: int | AnyNode) -> int:
     """The largest value a size can take."""
     if isinstance(size, int):
@@ -66,11 +72,11 @@ def size_max(size: int | AnyNode) -> int:
 
 
 def size_product(sizes: Iterable[int | AnyNode]) -> Any:
-    """The product of sizes: an int where all are."""
+    """The product of sizes in the one form of `simple_size`: an int where all are."""
     total: Any = 1
     for size in sizes:
         total = size * total if not isinstance(size, int) else total * size
-    return total
+    return simple_size(total)
 
 
 def strides_of(shape: Shape) -> Shape:
@@ -105,7 +111,7 @@ def _reshape(source: Shape, new: Shape) -> Shape:
     for size in new:
         if isinstance(size, int) and size < 0:
             raise ShapeError(f"[reshape] sizes must not be negative: {new}")
-    return tuple(new)
+    return simple_shape(tuple(new))
 
 
 def _expand(source: Shape, new: Shape) -> Shape:
@@ -116,7 +122,7 @@ def _expand(source: Shape, new: Shape) -> Shape:
             raise ShapeError(
                 f"[expand] axis {axis} of {source} has size {old}; only size 1 expands, to {size}"
             )
-    return tuple(new)
+    return simple_shape(tuple(new))
 
 
 def _permute(source: Shape, order: tuple[int, ...]) -> Shape:
@@ -171,12 +177,12 @@ def _window(source: Shape, arg: WindowArg) -> Shape:
             f"[window] size {arg.size}, stride {arg.stride}, dilation {arg.dilation} does not fit "
             f"axis {arg.axis} of shape {source}"
         )
-    count = (size - span) // arg.stride + 1
+    count = simple_size((size - span) // arg.stride + 1)
     return (*source[: arg.axis], count, *source[arg.axis + 1 :], arg.size)
 
 
 def _unwindow(source: Shape, arg: WindowArg) -> Shape:
-    return (*source[: arg.axis], arg.extent, *source[arg.axis + 1 : -1])
+    return (*source[: arg.axis], simple_size(arg.extent), *source[arg.axis + 1 : -1])
 
 
 def _reduce(src: tuple[AnyNode, ...], arg: ReduceArg) -> Shape:
@@ -237,7 +243,7 @@ def _multi(src: tuple[AnyNode, ...], arg: ShardArg) -> Shape:
     shape = src[0].shape
     if arg.axis is None:
         return shape
-    total = sum(part.shape[arg.axis] for part in src)
+    total = simple_size(sum(part.shape[arg.axis] for part in src))
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
 
 
@@ -250,8 +256,8 @@ def _first(rule: Callable[[Shape, Any], Shape]) -> _Rule:
 
 
 _RULES: dict[Op, _Rule] = {
-    Op.BUFFER: lambda src, arg: (arg.size,),
-    Op.IOTA: lambda src, arg: (arg,),
+    Op.BUFFER: lambda src, arg: (simple_size(arg.size),),
+    Op.IOTA: lambda src, arg: (simple_size(arg),),
     Op.RESHAPE: _first(_reshape),
     Op.EXPAND: _first(_expand),
     Op.PERMUTE: _first(_permute),
@@ -266,8 +272,8 @@ _RULES: dict[Op, _Rule] = {
     Op.DISTRIBUTE: _distribute,
     Op.SORT: _first(_sort),
     Op.ASSIGN: lambda src, arg: _assign(src),
-    Op.HOST: lambda src, arg: arg.shapes[arg.number],
-    Op.RECUR: lambda src, arg: (arg.steps + 1, *src[arg.number].shape),
+    Op.HOST: lambda src, arg: simple_shape(arg.shapes[arg.number]),
+    Op.RECUR: lambda src, arg: (simple_size(arg.steps + 1), *src[arg.number].shape),
     Op.MULTI: _multi,
     **dict.fromkeys(
         SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}, lambda src, arg: src[0].shape

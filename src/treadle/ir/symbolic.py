@@ -17,7 +17,7 @@ from ..explained import explained
 from .node import Node, rebuild
 from .op import Op
 
-__all__ = ["Size", "Variable", "bind", "bound_size", "no_value", "size_with", "unbind"]
+__all__ = ["Size", "Variable", "bind", "bound_size", "exchanged", "no_value", "size_with", "unbind"]
 
 Size: TypeAlias = "int | Node"
 
@@ -53,7 +53,7 @@ def unbind(roots: Sequence[Node]) -> tuple[list[Node], dict[str, int]]:
             )
         return variable
 
-    return _exchanged(roots, unbound), values
+    return exchanged(roots, unbound), values
 
 
 def bind(roots: Sequence[Node], values: Mapping[str, int]) -> list[Node]:
@@ -64,13 +64,13 @@ def bind(roots: Sequence[Node], values: Mapping[str, int]) -> list[Node]:
             return None
         return node.bind(values[node.arg.name])
 
-    return _exchanged(roots, bound)
+    return exchanged(roots, bound)
 
 
 _Exchange = Callable[[Node], Node | None]
 
 
-def _exchanged(roots: Sequence[Node], exchange: _Exchange) -> list[Node]:
+def exchanged(roots: Sequence[Node], exchange: _Exchange) -> list[Node]:
     """`roots` with what `exchange` gives in place of nodes, also of those inside of args."""
     new: dict[Node, Node] = {}
     for node in Node.sink(roots).toposort():
@@ -90,7 +90,7 @@ def _rebuilt(node: Node, new: dict[Node, Node], exchange: _Exchange) -> Node:
 def _map_nodes(arg: object, exchange: _Exchange) -> object:
     """`arg` with every Node inside it exchanged; the same object where there is none."""
     if isinstance(arg, Node):
-        [size] = _exchanged([arg], exchange)
+        [size] = exchanged([arg], exchange)
         return size
     if isinstance(arg, tuple):
         items = tuple(_map_nodes(item, exchange) for item in arg)

@@ -27,9 +27,12 @@ from .linearize import Phase
 
 __all__ = ["with_partial_sums"]
 
-LONG = 160  # more steps are cut; 7 x 7 places of three channels are not
-PART = 128  # steps in a row where results leave no registers for a second sum of each
-FEW, SHORT_PART = 8, 32  # up to so many sums have registers for both; then so many steps
+# Steps in a row in a tile of products, whose sums leave no registers for a second one of each, and
+# how many steps are cut there: 7 x 7 places of three channels are not.
+PART, LONG = 128, 160
+# Steps in a row elsewhere: up to so many sums have registers for both, and where each sum loads
+# numbers of its own, loads take longer than a few more additions.
+FEW, SHORT_PART = 8, 32
 MORE_PARTS = 4 / 3  # times as many, if they are equal then
 PRODUCTS = frozenset((Op.MMA, Op.WGMMA))
 
@@ -58,13 +61,14 @@ def with_partial_sums(phase: Phase) -> Phase:
 
 def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
     """The loops to cut."""
-    sums: dict[tuple[Node, ...], list[Node]] = {}
+    sums: dict[tuple[Node, ...], dict[Node, Update]] = {}
     for register, update in _sums(program):
-        sums.setdefault(update.loops, []).append(register)
+        sums.setdefault(update.loops, {})[register] = update
     cuts: dict[Node, _Parts] = {}
-    for loops, registers in sums.items():
-        part = PART if len(registers) > FEW else SHORT_PART
-        found = _place(loops, part)
+    for loops, updates in sums.items():
+        registers = list(updates)
+        in_tile = len(registers) > max(FEW, _loads([u.value for u in updates.values()]))
+        found = _place(loops, PART, LONG) if in_tile else _place(loops, SHORT_PART, SHORT_PART)
         if found is not None and found[0] not in cuts:
             loop, size = found
             cuts[loop] = _Parts(size, registers, loops[: loops.index(loop)])
@@ -72,7 +76,10 @@ def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
 
 
 def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Update]]:
-    """The registers that one UPDATE adds to, with that; nobody reads them before it has ended."""
+    """The registers that one loop adds to, with its UPDATE; nobody reads them before it has ended.
+
+    Behind the loop may stand its last step, which adds to the register as well.
+    """
     updates: dict[Node, list[Update]] = {}
     seen: set[Node] = set()
     for node in program:
@@ -82,13 +89,35 @@ def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Update]]:
         if node.op is Op.AFTER and not any(e.op is Op.END for e in After.of(node).effects):
             seen.add(behind_after(node))
     for register, found in updates.items():
-        is_sum = len(found) == 1 and found[0].op is Op.ADD and found[0].value.op not in PRODUCTS
-        if is_sum and register.dtype.scalar is dtypes.float32 and register not in seen:
-            yield register, found[0]
+        is_sum = all(u.op is Op.ADD and u.value.op not in PRODUCTS for u in found)
+        first, *behind = found
+        is_one = not any(_is_in_loop(update, first) for update in behind)
+        if is_sum and is_one and register.dtype.scalar is dtypes.float32 and register not in seen:
+            yield register, first
 
 
-def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
-    """The loop to cut, and how many of its steps are a part; None for short ones.
+def _is_in_loop(update: Update, other: Update) -> bool:
+    """Whether it stands in the innermost loop of the other one, or in one that is its own."""
+    return any(r.op is Op.RANGE and r not in other.loops[:-1] for r in update.loops)
+
+
+def _loads(values: Sequence[Node]) -> int:
+    """How many loads these values are computed from."""
+    found: set[Node] = set()
+    seen, waiting = set(values), list(values)
+    while waiting:
+        node = waiting.pop()
+        if node.op is Op.LOAD:
+            found.add(node)
+            continue
+        fresh = [source for source in node.src if source not in seen]
+        seen.update(fresh)
+        waiting += fresh
+    return len(found)
+
+
+def _place(loops: tuple[Node, ...], part: int, most: int) -> tuple[Node, int] | None:
+    """The loop to cut, and how many of its steps are a part; None for up to `most` steps.
 
     Nobody knows how long an open one is: each of its steps is a part, if that is not too short.
     """
@@ -97,7 +126,7 @@ def _place(loops: tuple[Node, ...], part: int) -> tuple[Node, int] | None:
         if not has_fixed_size(loop):
             return (loop, 1) if 4 * inner >= part else None
         steps = loop_size(loop)
-        if inner * steps > LONG:
+        if inner * steps > most:
             return loop, _even(steps, max(1, part // inner))
         inner *= steps
     return None
@@ -150,7 +179,7 @@ class _Program:
     def _update(self, update: Update) -> Node:
         value, loops = self._of(update.value), tuple(self._loops(update.loops))
         part = self.parts.get(behind_after(update.register))
-        if part is None:
+        if part is None or self.cuts.keys().isdisjoint(update.loops):
             return Update(self._of(update.register), value, loops, update.op).node()
         around = Register.of(part).loops
         inside = tuple(r for r in loops if r not in around)

@@ -87,9 +87,9 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
     else:
         phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
-    # All others look at the schedule's loops, which are others behind this.
-    phases = [with_partial_sums(phase) for phase in phases]
+    # All others look at the schedule's loops, which are others behind these.
     if target.workgroup is None:
-        # Sums that stand behind their loops would not be seen as one.
+        # Parts have conditions of two loops, which would not be seen as the last step's.
         phases = [with_whole_steps(phase) for phase in phases]
+    phases = [with_partial_sums(phase) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -221,7 +221,7 @@ def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
         whole = (flat,)
     new = Node(Op.REDUCE, reduce.dtype, (product, *spans, *whole), reduce.arg)
     if spans:
-        take("skip_padding")
+        take("zero_steps")
         new = simplify(replace_ranges(new, splits_of(spans, tiling.splits)))
     elif problem.windows is not None and x.op is Op.STAGE:
         new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)

@@ -16,7 +16,7 @@ from functools import reduce as fold
 from ..dtype import dtypes
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.shape import Shape, size_product
+from ..ir.shape import Shape, simple_shape, size_product
 
 __all__ = [
     "Piece", "all_gather", "all_reduce", "copy_to", "cut", "expanded", "joined", "padded",
@@ -47,6 +47,7 @@ def copy_to(node: Node, device: str) -> Node:
 
 def reshaped(node: Node, shape: Shape) -> Node:
     """The same elements in another shape."""
+    shape = simple_shape(shape)
     return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 

@@ -13,7 +13,7 @@ from typing import SupportsIndex, TypeGuard, cast
 from ..errors import IndexOutOfRange, ShapeError
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import Shape, same_size, size_product
+from ..ir.shape import Shape, same_size, simple_shape, simple_size, size_product
 from ..ir.symbolic import size_with, unbind
 from .types import Axes, Extent, Sizes
 
@@ -114,15 +114,17 @@ def differing(first: Shape, other: Shape) -> set[int]:
 
 def reshape(node: Node, shape: Shape) -> Node:
     """`node` in another shape with as many elements."""
-    return node if node.shape == tuple(shape) else Node(Op.RESHAPE, node.dtype, (node,), shape)
+    shape = simple_shape(tuple(shape))
+    return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 
 def expand(node: Node, shape: Shape) -> Node:
     """`node` broadcast to `shape`, which must be a shape it broadcasts to."""
+    shape = simple_shape(tuple(shape))
     if node.shape == shape:
         return node
     node = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)
-    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), tuple(shape))
+    return node if node.shape == shape else Node(Op.EXPAND, node.dtype, (node,), shape)
 
 
 def move_axes(node: Node, order: Sequence[int]) -> Node:
@@ -134,9 +136,14 @@ def move_axes(node: Node, order: Sequence[int]) -> Node:
 
 
 def flatten_args(first: Sizes | Axes, rest: Sequence[Sizes]) -> Shape:
-    """`f(2, 3)` and `f((2, 3))` mean the same; NumPy's integers are Python's."""
+    """`f(2, 3)` and `f((2, 3))` mean the same; NumPy's integers are Python's, and symbolic sizes
+    that are equal are one.
+    """
     numbers = (*first, *rest) if isinstance(first, (tuple, list)) else (first, *rest)
-    return tuple(n.__index__() if is_whole(n) else n for n in numbers)
+    return tuple(
+        n.__index__() if is_whole(n) else simple_size(n) if isinstance(n, Node) else n
+        for n in numbers
+    )
 
 
 def is_whole(value: object) -> TypeGuard[SupportsIndex]:
@@ -197,7 +204,7 @@ def resolve_shape(name: str, old: Shape, new: Sequence[SupportsIndex | Node | No
         )
     if isinstance(total, Node) or isinstance(count, Node):
         _check_bound(name, old, sizes, total, count)
-    return tuple(sizes)
+    return simple_shape(tuple(sizes))
 
 
 def _check_bound(name: str, old: Shape, sizes: list[Extent], total: Extent, count: Extent) -> None:
@@ -251,4 +258,4 @@ def _infer(name: str, old: Shape, sizes: list[Extent], place: int) -> Extent:
                 f"{total} is no multiple of {known}; change the sizes beside -1"
             )
         return total // known
-    return total // known
+    return simple_size(total // known)

@@ -6,7 +6,7 @@ from ..dtype import DType, dtypes, sum_acc_dtype
 from ..ir.args import ReduceArg, ScanArg, Token
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.shape import Shape, same_size
+from ..ir.shape import Shape, same_size, simple_shape
 
 __all__ = [
     "computed_anew", "constant", "expand", "flip", "iota_along", "named", "permute", "reduce",
@@ -15,6 +15,7 @@ __all__ = [
 
 
 def reshape(node: Node, shape: Shape) -> Node:
+    shape = simple_shape(shape)
     return node if node.shape == shape else Node(Op.RESHAPE, node.dtype, (node,), shape)
 
 
@@ -28,6 +29,7 @@ def flip(node: Node, axis: int) -> Node:
 
 def expand(node: Node, shape: Shape) -> Node:
     """`node` broadcast to `shape`; a scalar too."""
+    shape = simple_shape(shape)
     if node.shape == shape:
         return node
     aligned = reshape(node, (1,) * (len(shape) - len(node.shape)) + node.shape)

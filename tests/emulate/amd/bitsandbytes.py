@@ -6,13 +6,11 @@ the memory of its arguments holds afterwards.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from tests.emulate.amd.foreign import Argument
 
 Array = np.ndarray[Any, Any]
 LIBRARY = "libbitsandbytes_rocm715.so"
@@ -61,30 +59,6 @@ class Case:
     arguments: list[Any]
     check: Callable[[list[Array]], None]
     groups_of_wave: dict[int, int] = field(default_factory=dict)
-
-
-def kernargs(
-    arguments: tuple[Argument, ...], values: list[Any], groups: int, workgroup: int
-) -> bytes:
-    """The kernarg segment: places are the metadata's, and so are the hidden values wanted."""
-    hidden = {
-        "hidden_block_count_x": groups, "hidden_block_count_y": 1, "hidden_block_count_z": 1,
-        "hidden_group_size_x": workgroup, "hidden_group_size_y": 1, "hidden_group_size_z": 1,
-        "hidden_grid_dims": 1,
-    }  # fmt: skip
-    data = bytearray(max(one.offset + one.size for one in arguments))
-    left = list(values)
-    for one in arguments:
-        if one.kind.startswith("hidden_"):
-            value = hidden.get(one.kind, 0).to_bytes(one.size, "little")
-        elif one.kind == "global_buffer":
-            value = struct.pack("<Q", left.pop(0))
-        else:
-            value = np.asarray(left.pop(0)).tobytes()
-        assert len(value) == one.size
-        data[one.offset : one.offset + one.size] = value
-    assert not left
-    return bytes(data)
 
 
 def random(*shape: int) -> Array:

@@ -53,16 +53,20 @@ class Machine:
         image = link(code)
         return image, self.put(image.data, Permission.READ | Permission.EXECUTE)
 
-    def launch(self, loaded, name, groups, workgroup, kernargs):
-        """Runs a kernel whose kernarg segment has these bytes."""
+    def launch(self, loaded, name, groups, workgroup, kernargs, shared=0):
+        """Runs a kernel whose kernarg segment has these bytes.
+
+        `shared` are bytes of shared memory beyond those that its descriptor has.
+        """
         image, base = loaded
         kernel = image.kernels[name]
         d = kernel.descriptor
         kernargs = kernargs.ljust(-(-len(kernargs) // 4) * 4, b"\0")
         segment = self.put(kernargs.ljust(d.kernarg_bytes, b"\0"), Permission.READ)
         items = [n * size for n, size in zip(groups, workgroup, strict=True)]
+        group_bytes = d.group_bytes + shared
         packet = PACKET.pack(
-            2, 3, *workgroup, 0, *items, d.private_bytes, d.group_bytes, base + kernel.at, segment
+            2, 3, *workgroup, 0, *items, d.private_bytes, group_bytes, base + kernel.at, segment
         )
         words, scratch_wave = [], d.private_bytes * kernel.wave
         scratch = self.put(b"\xff" * scratch_wave * WAVES)
@@ -83,7 +87,7 @@ class Machine:
         self._execute(
             Dispatch(
                 self.chip, base + kernel.entry, d.rsrc1, d.rsrc2, d.rsrc3, tuple(words), workgroup,
-                tuple(items), d.group_bytes, 0, scratch_wave, WAVES, kernel.wave, self.space,
+                tuple(items), group_bytes, 0, scratch_wave, WAVES, kernel.wave, self.space,
             )
         )  # fmt: skip
 

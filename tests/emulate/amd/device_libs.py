@@ -1,4 +1,4 @@
-"""Functions of ROCm's device libraries as kernels: `out[i] = f(a[i], b[i])` of one C symbol.
+"""Functions of ROCm's device libraries as kernels: `out[i] = f(a[i], b[i]...)` of one C symbol.
 
 The libraries are LLVM bitcode, which the embedded LLVM links to a kernel and compiles.
 """
@@ -11,38 +11,54 @@ import llvmlite.binding as llvm
 
 from treadle.emulate.amd.table import generation
 
-__all__ = ["function_object"]
+__all__ = ["ITEMS", "function_object"]
 
 # Choices that the libraries take as constants: exact everywhere, with infinities and subnormals.
 _CHOICES = (
     "correctly_rounded_sqrt_on", "daz_opt_off", "finite_only_off", "unsafe_math_off",
 )  # fmt: skip
+ITEMS = 64
 _KERNEL = """
 target triple = "amdgcn-amd-amdhsa"
 @__oclc_ISA_version = addrspace(4) constant i32 {version}
 declare i32 @llvm.amdgcn.workitem.id.x()
-declare {type} @{name}({types})
-define amdgpu_kernel void @k(ptr addrspace(1) %out, ptr addrspace(1) %a, ptr addrspace(1) %b) #0 {{
+declare {result} @{name}({types})
+define amdgpu_kernel void @k({places}) #0 {{
   %i = call i32 @llvm.amdgcn.workitem.id.x()
-  %pa = getelementptr {type}, ptr addrspace(1) %a, i32 %i
-  %pb = getelementptr {type}, ptr addrspace(1) %b, i32 %i
-  %po = getelementptr {type}, ptr addrspace(1) %out, i32 %i
-  %va = load {type}, ptr addrspace(1) %pa
-  %vb = load {type}, ptr addrspace(1) %pb
-  %r = call {type} @{name}({values})
-  store {type} %r, ptr addrspace(1) %po
+{loads}
+  %r = call {result} @{name}({given})
+{last}
+  %to = getelementptr {stored}, ptr addrspace(1) %p0, i32 %i
+  store {stored} {value}, ptr addrspace(1) %to
   ret void
 }}
 attributes #0 = {{ "amdgpu-flat-work-group-size"="64,64" }}
 """
 
 
-def function_object(folder: Path, chip: str, name: str, bits: int, arguments: int) -> bytes:
-    """The object file of a kernel `k` that calls a function of the libraries for 64 work items."""
-    type = {32: "float", 64: "double"}[bits]
+def function_object(
+    folder: Path, chip: str, name: str, result: str, types: tuple[str, ...],
+    constants: tuple[str, ...] = (),
+) -> bytes:  # fmt: skip
+    """The object file of a kernel `k` that calls a function of the libraries for 64 work items.
+
+    Its arguments are the places of the results and of each argument. `constants` are further ones
+    of the function. Conditions are stored as i32.
+    """
+    names = [f"%a{n}" for n in range(len(types))]
+    loads = [
+        f"  %q{n} = getelementptr {of}, ptr addrspace(1) %p{n + 1}, i32 %i\n"
+        f"  %a{n} = load {of}, ptr addrspace(1) %q{n}"
+        for n, of in enumerate(types)
+    ]
+    given = [f"{of} {one}" for of, one in zip(types, names, strict=True)] + list(constants)
+    is_condition = result == "i1"
     text = _KERNEL.format(
-        name=name, type=type, version=_version(chip), types=", ".join([type] * arguments),
-        values=", ".join(f"{type} %v{letter}" for letter in "ab"[:arguments]),
+        name=name, result=result, version=_version(chip), loads="\n".join(loads),
+        types=", ".join(one.rsplit(" ", 1)[0] for one in given), given=", ".join(given),
+        places=", ".join(f"ptr addrspace(1) %p{n}" for n in range(len(types) + 1)),
+        last="  %w = zext i1 %r to i32" if is_condition else "",
+        stored="i32" if is_condition else result, value="%w" if is_condition else "%r",
     )  # fmt: skip
     llvm.initialize_all_targets()
     llvm.initialize_all_asmprinters()

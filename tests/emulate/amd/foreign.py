@@ -1,34 +1,35 @@
-"""Code objects that ROCm's compiler made, out of a library: images with kernels by their names.
+"""Code objects that other compilers made and linked: images with kernels by their names.
 
     found = code_objects(Path("libbitsandbytes_rocm72.so").read_bytes(), "gfx1100")
     found[0].kernels["_Z12kfunc..."]
+    launched(gpu, loaded(elf), "add", (3, 1, 1), 256, [array, array, np.int32(700)])
 
 A HIP library holds bundles, compressed by zstd, with a shared object for each chip. The form of
 both is in Clang's documentation of its offload bundler; the shared object is linked, and its
-segments are loaded at any multiple of a page.
+segments are loaded at any multiple of a page. pyelftools reads them, not the reader of treadle.
 """
 
 from __future__ import annotations
 
 import ctypes
 import ctypes.util
+import io
 import struct
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
-from treadle.runtime.hardware.codeobject import Descriptor
+import numpy as np
+from elftools.elf.constants import SH_FLAGS
+from elftools.elf.elffile import ELFFile
+from elftools.elf.relocation import RelocationSection
+from elftools.elf.sections import NoteSection, SymbolTableSection
+
+from treadle.emulate.machine.memory import Permission
+from treadle.runtime.hardware.codeobject import Argument, Descriptor
 from treadle.runtime.hardware.messagepack import unpacked
 
 _COMPRESSED, _BUNDLE = b"CCOB", b"__CLANG_OFFLOAD_BUNDLE__"
-_LOAD, _NOTE = 1, 4  # types of program headers
-
-
-class Argument(NamedTuple):
-    """Where an argument lies in the kernarg segment, and what it is."""
-
-    offset: int
-    size: int
-    kind: str
+_RELATIVE = 13  # R_AMDGPU_RELATIVE64
 
 
 @dataclass(frozen=True)
@@ -48,12 +49,24 @@ class Kernel:
 
 @dataclass(frozen=True)
 class CodeObject:
-    """A linked code object. `code` has the place and the size of each section of instructions."""
+    """A linked code object. `code` has the place and the size of each section of instructions.
+
+    `addresses` are places of 64 bits that hold an address, and how far behind the image's start it
+    is.
+    """
 
     data: bytes
     elf: bytes
     kernels: dict[str, Kernel]
     code: tuple[tuple[int, int], ...]
+    addresses: tuple[tuple[int, int], ...]
+
+    def at(self, start: int) -> bytes:
+        """Its bytes where it is loaded at `start`."""
+        data = bytearray(self.data)
+        for place, behind in self.addresses:
+            struct.pack_into("<Q", data, place, start + behind)
+        return bytes(data)
 
 
 def code_objects(library: bytes, wanted: str) -> list[CodeObject]:
@@ -62,7 +75,7 @@ def code_objects(library: bytes, wanted: str) -> list[CodeObject]:
     at = library.find(_COMPRESSED)
     while at >= 0:
         size, bundle = _decompressed(library, at)
-        found += [_loaded(elf) for chip, elf in _members(bundle) if chip == wanted]
+        found += [loaded(elf) for chip, elf in _members(bundle) if chip == wanted]
         at = library.find(_COMPRESSED, at + size)
     return found
 
@@ -100,18 +113,16 @@ def _members(bundle: bytes) -> list[tuple[str, bytes]]:
     return found
 
 
-def _loaded(elf: bytes) -> CodeObject:
-    headers, sections = _program_headers(elf), _sections(elf)
-    size = max(address + nbytes for kind, _, address, nbytes, _ in headers if kind == _LOAD)
-    data = bytearray(size)
-    for kind, offset, address, _, nbytes in headers:
-        if kind == _LOAD:
-            data[address : address + nbytes] = elf[offset : offset + nbytes]
-    note = next(elf[offset : offset + n] for kind, offset, _, _, n in headers if kind == _NOTE)
-    symbols = _symbols(elf, sections)
-    records: Any = unpacked(_description(note))
+def loaded(elf: bytes) -> CodeObject:
+    """A linked code object as it lies in memory."""
+    file = ELFFile(io.BytesIO(elf))
+    segments = [segment for segment in file.iter_segments() if segment["p_type"] == "PT_LOAD"]
+    data = bytearray(max(one["p_vaddr"] + one["p_memsz"] for one in segments))
+    for one in segments:
+        data[one["p_vaddr"] : one["p_vaddr"] + one["p_filesz"]] = one.data()
+    symbols = {symbol.name: symbol["st_value"] for symbol in _dynamic(file).iter_symbols()}
     kernels = {}
-    for record in records["amdhsa.kernels"]:
+    for record in _metadata(file)["amdhsa.kernels"]:
         at = symbols[record[".symbol"]]
         descriptor = Descriptor.read(bytes(data), at)
         arguments = tuple(
@@ -120,55 +131,87 @@ def _loaded(elf: bytes) -> CodeObject:
         )
         name = record[".name"]
         kernels[name] = Kernel(name, at, at + descriptor.entry, descriptor, arguments)
-    code = tuple((s.address, s.size) for s in sections if s.flags & 4)
-    return CodeObject(bytes(data), elf, kernels, code)
+    code = tuple(
+        (section["sh_addr"], section["sh_size"])
+        for section in file.iter_sections()
+        if section["sh_flags"] & SH_FLAGS.SHF_EXECINSTR
+    )
+    return CodeObject(bytes(data), elf, kernels, code, _addresses(file))
 
 
-def _program_headers(elf: bytes) -> list[tuple[int, int, int, int, int]]:
-    """Type, place in the file, address, and sizes in memory and in the file."""
-    start, count = struct.unpack_from("<Q", elf, 32)[0], struct.unpack_from("<H", elf, 56)[0]
+def _addresses(file: ELFFile) -> tuple[tuple[int, int], ...]:
     found = []
-    for number in range(count):
-        kind, _, offset, address, _, nbytes, memory, _ = struct.unpack_from(
-            "<IIQQQQQQ", elf, start + 56 * number
-        )
-        found.append((kind, offset, address, memory, nbytes))
-    return found
+    for section in file.iter_sections():
+        if isinstance(section, RelocationSection):
+            for one in section.iter_relocations():
+                assert one["r_info_type"] == _RELATIVE
+                found.append((one["r_offset"], one["r_addend"]))
+    return tuple(found)
 
 
-class _Section(NamedTuple):
-    kind: int
-    flags: int
-    address: int
-    offset: int
-    size: int
-    link: int
+def _dynamic(file: ELFFile) -> SymbolTableSection:
+    table = file.get_section_by_name(".dynsym")
+    assert isinstance(table, SymbolTableSection)
+    return table
 
 
-def _sections(elf: bytes) -> list[_Section]:
-    start, count = struct.unpack_from("<Q", elf, 40)[0], struct.unpack_from("<H", elf, 60)[0]
-    found = []
-    for number in range(count):
-        _, kind, flags, address, offset, size, link, _, _, _ = struct.unpack_from(
-            "<IIQQQQIIQQ", elf, start + 64 * number
-        )
-        found.append(_Section(kind, flags, address, offset, size, link))
-    return found
+def _metadata(file: ELFFile) -> Any:
+    """What the note of AMD's ABI says of the kernels."""
+    notes = [
+        note["n_descdata"] for section in file.iter_sections() if isinstance(section, NoteSection)
+        for note in section.iter_notes() if note["n_name"] == "AMDGPU"
+    ]  # fmt: skip
+    (note,) = notes
+    return unpacked(note if isinstance(note, bytes) else note.encode("latin-1"))
 
 
-def _symbols(elf: bytes, sections: list[_Section]) -> dict[str, int]:
-    """The addresses of dynamic symbols."""
-    table = next(section for section in sections if section.kind == 11)
-    names = sections[table.link]
-    found = {}
-    for at in range(table.offset, table.offset + table.size, 24):
-        name, _, _, _, address, _ = struct.unpack_from("<IBBHQQ", elf, at)
-        start = names.offset + name
-        found[elf[start : elf.index(b"\0", start)].decode()] = address
-    return found
+# -- launches -------------------------------------------------------------------------------------
 
 
-def _description(note: bytes) -> bytes:
-    name, size, _ = struct.unpack_from("<III", note)
-    start = 12 + -(-name // 4) * 4
-    return note[start : start + size]
+def launched(
+    gpu: Any, code: CodeObject, name: str, groups: tuple[int, int, int], workgroup: int,
+    given: list[Any], shared: int = 0,
+) -> list[Any]:  # fmt: skip
+    """What the arrays among the arguments hold after a launch.
+
+    `shared` are bytes of shared memory beyond those that the kernel's descriptor has.
+    """
+    at = gpu.put(code.data, Permission.READ | Permission.WRITE | Permission.EXECUTE)
+    gpu.space.write(at, code.at(at))
+    values, places = [], []
+    for one in given:
+        if isinstance(one, np.ndarray) and one.ndim:
+            places.append((gpu.put(np.ascontiguousarray(one).tobytes()), one))
+            values.append(places[-1][0])
+        else:
+            values.append(one)
+    segment = kernargs(code.kernels[name].arguments, values, groups, workgroup)
+    gpu.launch((code, at), name, groups, (workgroup, 1, 1), segment, shared)
+    return [
+        np.frombuffer(gpu.space.read(at, one.nbytes), one.dtype).reshape(one.shape)
+        for at, one in places
+    ]
+
+
+def kernargs(
+    arguments: tuple[Argument, ...], values: list[Any], groups: tuple[int, int, int], workgroup: int
+) -> bytes:
+    """The kernarg segment: places are the metadata's, and so are the hidden values wanted."""
+    hidden = {
+        **{f"hidden_block_count_{axis}": n for axis, n in zip("xyz", groups, strict=True)},
+        "hidden_group_size_x": workgroup, "hidden_group_size_y": 1, "hidden_group_size_z": 1,
+        "hidden_grid_dims": 1 + max(axis for axis, n in enumerate(groups) if n > 1 or not axis),
+    }  # fmt: skip
+    data = bytearray(max((one.offset + one.size for one in arguments), default=0))
+    left = list(values)
+    for one in arguments:
+        if one.kind.startswith("hidden_"):
+            value = hidden.get(one.kind, 0).to_bytes(one.size, "little")
+        elif one.kind == "global_buffer":
+            value = struct.pack("<Q", left.pop(0))
+        else:
+            value = np.asarray(left.pop(0)).tobytes()
+        assert len(value) == one.size
+        data[one.offset : one.offset + one.size] = value
+    assert not left
+    return bytes(data)

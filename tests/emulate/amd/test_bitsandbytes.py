@@ -11,14 +11,13 @@ from functools import cache
 
 import numpy as np
 import pytest
-from tests.emulate.amd.bitsandbytes import LIBRARY, Case, cases, kernargs
-from tests.emulate.amd.foreign import CodeObject, code_objects
+from tests.emulate.amd.bitsandbytes import LIBRARY, Case, cases
+from tests.emulate.amd.foreign import CodeObject, code_objects, launched
 from tests.emulate.amd.llvm import normal
 from tests.emulate.amd.test_decode import same
 from tests.emulate.judges import judge
 
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
-from treadle.emulate.machine.memory import Permission
 
 CHIPS = ("gfx90a", "gfx942", "gfx1030", "gfx1100", "gfx1151", "gfx1201")
 DECODED = (*CHIPS, "gfx950", "gfx1010", "gfx1200")
@@ -81,25 +80,13 @@ def test_instructions_are_those_that_llvm_sees(request, tmp_path, chip):
     assert not wrong
 
 
-def launched(machine, chip: str, case: Case) -> list[np.ndarray]:
+def after(gpu, chip: str, case: Case) -> list[np.ndarray]:
     """What the memory of a case's arguments holds after its launch."""
-    gpu = machine(chip)
     (code, name), = (
         (code, name) for code in loaded(chip) for name in code.kernels if case.symbol in name
     )  # fmt: skip
-    at = gpu.put(code.data, Permission.READ | Permission.EXECUTE)
-    kernel = code.kernels[name]
-    groups = case.groups_of_wave.get(kernel.wave, case.groups)
-    values, places = [], []
-    for one in case.arguments:
-        if isinstance(one, np.ndarray) and one.ndim:
-            places.append((gpu.put(np.ascontiguousarray(one).tobytes()), one))
-            values.append(places[-1][0])
-        else:
-            values.append(one)
-    segment = kernargs(kernel.arguments, values, groups, case.workgroup)
-    gpu.launch((code, at), name, (groups, 1, 1), (case.workgroup, 1, 1), segment)
-    return [np.frombuffer(gpu.space.read(at, one.nbytes), one.dtype) for at, one in places]
+    groups = case.groups_of_wave.get(code.kernels[name].wave, case.groups)
+    return launched(gpu, code, name, (groups, 1, 1), case.workgroup, case.arguments)
 
 
 def chosen() -> list[tuple[str, str]]:
@@ -114,4 +101,4 @@ def chosen() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("chip", "symbol"), chosen())
 def test_kernels_give_what_numpy_gives(machine, chip, symbol):
     case = CASES[symbol]
-    case.check(launched(machine, chip, case))
+    case.check(after(machine(chip), chip, case))

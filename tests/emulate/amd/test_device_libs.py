@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import struct
 from functools import cache
 from typing import Any
 
@@ -38,10 +37,20 @@ BINARY = {
     "pow": (mpmath.power, 0.1, 30), "atan2": (mpmath.atan2, -50, 50),
     "hypot": (mpmath.hypot, -1e9, 1e9), "fmod": (mpmath.fmod, 1, 1e4),
 }  # fmt: skip
-# The most units in the last place that ROCm's documentation allows; 2 where nothing is said here.
-ALLOWED = {"tgamma": 16, "lgamma": 4, "erf": 4, "erfc": 5, "sqrt": 0.5, "fmod": 0, "pow": 2}
-# Functions of float32 for which hardware has an instruction, or that begin with one.
-SINGLE = {"tgamma": 16, "lgamma": 8, "erf": 4, "erfc": 6, "sqrt": 0.5, "fmod": 0, "pow": 4}
+# The most units in the last place. OpenCL's: OpenCL C specification 3.0, "Relative Error as ULPs",
+# full profile; the libraries implement OpenCL's functions. It has no limit for lgamma.
+OPENCL = {
+    "exp": 3, "exp2": 3, "exp10": 3, "expm1": 3, "log": 3, "log2": 3, "log10": 3, "log1p": 2,
+    "sin": 4, "cos": 4, "tan": 5, "asin": 4, "acos": 4, "atan": 5, "sinh": 4, "cosh": 4, "tanh": 5,
+    "asinh": 4, "acosh": 4, "atanh": 5, "sqrt": 3, "rsqrt": 2, "cbrt": 2, "erf": 16, "erfc": 16,
+    "tgamma": 16, "sinpi": 4, "cospi": 4, "pow": 16, "atan2": 6, "hypot": 4, "fmod": 0,
+}  # fmt: skip
+# Less than OpenCL allows: 2 where nothing is said here, near what HIP's documentation ("HIP math
+# API", "ULP Difference of Maximum Absolute Error") has for smaller ranges: 4 for erf and lgamma, 6
+# for tgamma. Square roots are correctly rounded, since the kernels ask for that.
+ALLOWED = {"tgamma": 16, "lgamma": 4, "erf": 4, "erfc": 5, "sqrt": 0.5}
+# Functions of float32 for which hardware has an instruction, or that begin with one: 3.
+SINGLE = {"tgamma": 16, "lgamma": 8, "erf": 4, "erfc": 6, "sqrt": 0.5, "pow": 4}
 _MOST = {"exp10": 30, "tgamma": 30, "pow": 15}  # arguments of float32 whose results are finite
 CASES = [(name, bits) for bits in (64, 32) for name in (*UNARY, *BINARY)]
 
@@ -56,6 +65,8 @@ def drawn(name: str, bits: int) -> tuple[np.ndarray, np.ndarray]:
     draw = np.random.default_rng(int.from_bytes(name.encode(), "little"))
     kind = np.float64 if bits == 64 else np.float32
     a, b = (draw.uniform(low, high, 64).astype(kind) for _ in range(2))
+    if name in ("sin", "cos", "tan"):  # every other one needs many digits of pi
+        a[::2] *= (10.0 ** draw.uniform(0, 290 if bits == 64 else 30, 32)).astype(kind)
     return a, b
 
 
@@ -89,10 +100,12 @@ def test_functions_are_as_near_as_rocm_says(machine, chip, name, bits):
     arguments = drawn(name, bits)
     symbol = f"__ocml_{name}_f{bits}"
     count = 1 if name in UNARY else 2
-    code = function_object(judge("device-libs") / BITCODE, chip, symbol, bits, count)
+    of = {32: "float", 64: "double"}[bits]
+    code = function_object(judge("device-libs") / BITCODE, chip, symbol, of, (of,) * count)
     gpu = machine(chip)
-    places = [gpu.put(one.tobytes()) for one in (np.zeros_like(arguments[0]), *arguments)]
-    gpu.launch(gpu.load(code), "k", (1, 1, 1), (64, 1, 1), struct.pack("<3Q", *places))
+    given = (np.zeros_like(arguments[0]), *arguments[:count])
+    places = [gpu.put(one.tobytes()) for one in given]
+    gpu.launch(gpu.load(code), "k", (1, 1, 1), (64, 1, 1), np.array(places, np.uint64).tobytes())
     found = np.frombuffer(gpu.space.read(places[0], arguments[0].nbytes), arguments[0].dtype)
-    allowed = (ALLOWED if bits == 64 else SINGLE).get(name, 2 if bits == 64 else 3)
-    assert worst(name, found, arguments) <= allowed
+    usual = (ALLOWED if bits == 64 else SINGLE).get(name, 2 if bits == 64 else 3)
+    assert worst(name, found, arguments) <= min(usual, OPENCL.get(name, usual))

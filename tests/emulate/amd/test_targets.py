@@ -49,9 +49,9 @@ def test_a_table_of_addresses_is_read():
     assert seen_by("gfx1030", load, lambda _: None).pair(pair(20)) == set()
 
 
-@pytest.mark.parametrize("again", ["040392be", "040393be"])
+@pytest.mark.parametrize("again", ["040392be", "040393be", "0205247e", "0205267e"])
 def test_what_is_set_to_something_else_is_not_known(again):
-    # s_mov_b32 of s18 or of s19 from s4
+    # s_mov_b32 of s18 or of s19 from s4, and v_readfirstlane_b32 of them from v2
     assert seen_by("gfx1030", SUM + again).pair(pair(18)) == set()
 
 

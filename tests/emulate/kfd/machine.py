@@ -12,12 +12,15 @@ has the arguments, and the memory as the GPU sees it.
 import struct
 
 import numpy as np
+from tests.emulate import machines
+from tests.emulate.machines import download, upload
 
 from treadle.emulate.kfd import EmulatedKFD, KernelFault
-from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.runtime.base import Entry, Slot
 from treadle.runtime.hardware.amd import KFD, AMDDevice
 from treadle.runtime.hardware.codeobject import Argument, Descriptor, Image, KernelCode
+
+__all__ = ["KERNARG_SGPRS", "Machine", "Run", "download", "load", "upload"]
 
 KERNARG_SGPRS = 1 << 3
 WAVE32 = 1 << 10
@@ -44,30 +47,28 @@ class Run:
         self.space.write(address, np.asarray(values).tobytes())
 
 
-class Machine:
+class Machine(machines.Machine):
     """A computer with emulated GPUs."""
 
-    def __init__(self, *archs, seed=0, uses_aql=None, timeout=60.0, **options):
-        self.platform = EmulatedPlatform(seed)
-        self.functions, self.dispatches = [], []
-        self.driver = EmulatedKFD(self.platform, archs, self.execute, **options)
-        self._uses_aql, self._timeout, self._kfd = uses_aql, timeout, None
+    prefix = "AMD"
 
-    @property
-    def kfd(self):
-        if self._kfd is None:
-            self._kfd = KFD(self.platform)
-        return self._kfd
+    def __init__(self, *archs, uses_aql=None, **options):
+        self.functions, self._uses_aql = [], uses_aql
+        super().__init__(*archs, **options)
 
-    def device(self, index=0):
-        name = f"AMD:{index}" if index else "AMD"
+    def make_driver(self, archs, **options):
+        return EmulatedKFD(self.platform, archs, self.execute, **options)
+
+    def open_driver(self):
+        return KFD(self.platform)
+
+    def open_device(self, name, index):
         return AMDDevice(
-            name, self.kfd, index, lambda node: node.arch,
-            uses_aql=self._uses_aql, timeout=self._timeout,
+            name, self.opened, index, lambda node: node.arch,
+            uses_aql=self._uses_aql, timeout=self.timeout,
         )  # fmt: skip
 
-    def execute(self, dispatch):
-        self.dispatches.append(dispatch)
+    def run_dispatch(self, dispatch):
         (code,) = struct.unpack("<Q", dispatch.space.fetch(dispatch.program, 8))
         if code & 0xFFFF0000 != MAGIC:
             raise KernelFault(f"{code:#x} is no instruction")
@@ -107,18 +108,3 @@ def load(
     )  # fmt: skip
     (phase,) = device.load_image(Image(data, 256, 0, {name: kernel}), [entry]).phases
     return phase
-
-
-def upload(device, values):
-    """A buffer with these values."""
-    values = np.asarray(values)
-    buffer = device.allocator.alloc(values.nbytes)
-    device.write(buffer, memoryview(values).cast("B"))
-    return buffer
-
-
-def download(device, buffer, dtype=np.int32):
-    """What a buffer holds."""
-    data = np.zeros(buffer.nbytes // np.dtype(dtype).itemsize, dtype)
-    device.read(buffer, memoryview(data).cast("B"))
-    return data

@@ -103,7 +103,7 @@ def test_all_who_wait_for_an_event_hear_of_it(process, page):
 )
 def test_a_memory_fault_tells_page_and_reason(process, reason, field):
     number = process.call("create_event", event_type=MEMORY)["event_id"]
-    process.gpu.memory_fault(MemoryFault(0x123456, reason))
+    process.gpu.fail(MemoryFault(0x123456, reason))
     result, block = wait(process, number)
     told = tables.layout("kfd_hsa_memory_exception_data")
     failure = tables.layout("kfd_memory_exception_failure")

@@ -1,6 +1,8 @@
 """An operating system with emulated devices."""
 
 import errno
+import gc
+import os
 
 import pytest
 
@@ -114,3 +116,16 @@ def test_addresses_are_reserved_at_multiples_of_an_alignment(platform):
     address = platform.reserve(PAGE, 2 << 20)
     assert address % (2 << 20) == 0
     platform.unmap(address, PAGE)
+
+
+def test_a_platform_that_is_collected_leaves_no_open_files(device):
+    def use():
+        platform = EmulatedPlatform()
+        platform.add_device("/dev/thing", device)
+        platform.close(platform.open("/dev/thing"))
+        return platform.open("/dev/thing")
+
+    fd = use()
+    gc.collect()
+    with pytest.raises(OSError):
+        os.fstat(fd)

@@ -8,11 +8,11 @@ device.run([Launch([phase], [a.argument, b.argument], [count])])
 
 import functools
 
-import numpy as np
 import pytest
+from tests.emulate import machines
+from tests.emulate.machines import download, upload
 
 from treadle.compile.nvrtc import NVRTCCompiler
-from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.emulate.nv import EmulatedNV
 from treadle.emulate.nv.compiler import RecordingCompiler
 from treadle.emulate.nv.execute import Executor
@@ -21,6 +21,8 @@ from treadle.engine.host_code import compile_for_host
 from treadle.runtime.base import Entry, Slot
 from treadle.runtime.hardware.nv import RM, NVDevice, plain_target, target_of
 
+__all__ = ["CHIPS", "SOURCE", "Machine", "compiled", "download", "upload"]
+
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120")
 SOURCE = r"""
 __constant__ int table[4] = {3, 5, 7, 9};
@@ -28,6 +30,9 @@ __device__ int counter = 40;
 extern "C" __global__ void add_number(const int* x, int* out, int n) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
   out[i] = x[i] + n;
+}
+extern "C" __global__ void add_three(const int* x, const int* y, int* out, int n) {
+  out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x] + n;
 }
 extern "C" __global__ void spill(const int* x, int* out, int n) {
   int kept[64];
@@ -58,32 +63,32 @@ def compiled(arch, source=SOURCE):
     return compiler.compile(source)
 
 
-class Machine:
-    """A computer with emulated GPUs. `execute` sees each Dispatch before it runs."""
+@functools.cache
+def programs():
+    """What all machines here know of code: each program is translated once."""
+    return Programs(compile_for_host)
 
-    def __init__(self, *archs, seed=0, timeout=5.0, **options):
-        self.platform, self.archs = EmulatedPlatform(seed), archs
-        self.programs = Programs(compile_for_host)
-        self.dispatches = []
-        self._run = Executor(self.programs)
-        self.driver = EmulatedNV(self.platform, archs, self._execute, **options)
-        self._timeout, self._rm = timeout, None
 
-    def _execute(self, dispatch):
-        self.dispatches.append(dispatch)
-        self._run(dispatch)
+class Machine(machines.Machine):
+    """A computer with emulated GPUs."""
 
-    @property
-    def rm(self):
-        if self._rm is None:
-            self._rm = RM(self.platform)
-        return self._rm
+    prefix = "NV"
 
-    def device(self, index=0):
-        name = f"NV:{index}" if index else "NV"
+    def __init__(self, *archs, timeout=5.0, **options):
+        self.programs = programs()
+        self.run_dispatch = Executor(self.programs)
+        super().__init__(*archs, timeout=timeout, **options)
+
+    def make_driver(self, archs, **options):
+        return EmulatedNV(self.platform, archs, self.execute, **options)
+
+    def open_driver(self):
+        return RM(self.platform)
+
+    def open_device(self, name, index):
         return NVDevice(
-            name, self.rm, index, lambda own, facts: target_of(own, facts, None, True),
-            timeout=self._timeout, on_load=self.programs.record,
+            name, self.opened, index, lambda own, facts: target_of(own, facts, None, True),
+            timeout=self.timeout, on_load=self.programs.record,
         )  # fmt: skip
 
     def kernel(self, device, symbol, slots=2, variables=1, grid=1, work_items=64, shared=0):
@@ -95,18 +100,3 @@ class Machine:
         )  # fmt: skip
         (phase,) = device.load(code, [entry]).phases
         return phase
-
-
-def upload(device, values):
-    """A buffer with these values."""
-    values = np.asarray(values)
-    buffer = device.allocator.alloc(values.nbytes)
-    device.write(buffer, memoryview(values).cast("B"))
-    return buffer
-
-
-def download(device, buffer, dtype=np.int32):
-    """What a buffer holds."""
-    data = np.zeros(buffer.nbytes // np.dtype(dtype).itemsize, dtype)
-    device.read(buffer, memoryview(data).cast("B"))
-    return data

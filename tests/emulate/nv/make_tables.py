@@ -3,7 +3,8 @@
     python -m tests.emulate.nv.make_tables KERNEL_MODULES GPU_DOC
 
 KERNEL_MODULES has a folder for each release of open-gpu-kernel-modules (570.133.20, 580.142,
-590.48.01), GPU_DOC is a checkout of open-gpu-doc. A C compiler finds sizes and offsets.
+590.48.01), GPU_DOC is a checkout of open-gpu-doc. Sizes and offsets of all fields are those of a C
+compiler, read from its debugging information.
 """
 
 import gzip
@@ -13,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 TABLES = Path(__file__).parents[3] / "src/treadle/emulate/nv/tables"
 RELEASES = ("570.133.20", "580.142", "590.48.01")
@@ -23,60 +25,61 @@ INCLUDES = (
     "ctrl/ctrl2080/ctrl2080gr.h", "ctrl/ctrl2080/ctrl2080fb.h", "ctrl/ctrl83de/ctrl83dedebug.h",
     "ctrl/ctrla06c.h", "ctrl/ctrlc36f.h", "uvm_ioctl.h", "uvm_linux_ioctl.h",
 )  # fmt: skip
-STRUCTS = {
-    "NVOS00_PARAMETERS": "hRoot hObjectParent hObjectOld status",
-    "nv_ioctl_nvos02_parameters_with_fd": "params.hRoot params.hObjectParent params.hObjectNew "
-    "params.hClass params.flags params.pMemory params.limit params.status fd",
-    "NVOS21_PARAMETERS": "hRoot hObjectParent hObjectNew hClass pAllocParms paramsSize status",
-    "nv_ioctl_nvos33_parameters_with_fd": "params.hClient params.hDevice params.hMemory "
-    "params.offset params.length params.pLinearAddress params.status params.flags fd",
-    "NVOS46_PARAMETERS": "hClient hDevice hDma hMemory offset length flags dmaOffset status",
-    "NVOS54_PARAMETERS": "hClient hObject cmd flags params paramsSize status",
-    "nv_ioctl_card_info_t": "valid pci_info.domain pci_info.bus pci_info.slot pci_info.function "
-    "pci_info.vendor_id pci_info.device_id gpu_id minor_number",
-    "nv_ioctl_register_fd_t": "ctl_fd",
-    "nv_ioctl_rm_api_version_t": "cmd reply versionString",
-    "NV0080_ALLOC_PARAMETERS": "deviceId hClientShare hTargetClient hTargetDevice flags "
-    "vaSpaceSize vaStartInternal vaLimitInternal vaMode",
-    "NV2080_ALLOC_PARAMETERS": "subDeviceId",
-    "NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS": "offset limit hVASpace",
-    "NV_VASPACE_ALLOCATION_PARAMETERS": "index flags vaSize vaStartInternal vaLimitInternal "
-    "bigPageSize vaBase",
-    "NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS": "hObjectError hObjectEccError hVASpace engineType",
-    "NV_CTXSHARE_ALLOCATION_PARAMETERS": "hVASpace flags subctxId",
-    "NV_MEMORY_ALLOCATION_PARAMS": "owner type flags attr attr2 format size alignment offset limit "
-    "hVASpace",
-    "NV_CHANNEL_ALLOC_PARAMS": "hObjectError hObjectBuffer gpFifoOffset gpFifoEntries flags "
-    "hContextShare hVASpace hUserdMemory userdOffset engineType",
-    "NV83DE_ALLOC_PARAMETERS": "hDebuggerClient_Obsolete hAppClient hClass3dObject",
-    "NV_HOPPER_USERMODE_A_PARAMS": "bBar1Mapping bPriv",
-    "NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS": "gpuId gpuFlags deviceInstance subDeviceInstance",
-    "NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS": "numClasses classList",
-    "NV2080_CTRL_GPU_GET_GID_INFO_PARAMS": "index flags length data",
-    "NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS": "gpuNameStringFlags gpuNameString",
-    "NV2080_CTRL_GR_GET_INFO_PARAMS": "grInfoListSize grInfoList",
-    "NV2080_CTRL_GR_INFO": "index data",
-    "NV2080_CTRL_FB_GET_INFO_V2_PARAMS": "fbInfoListSize fbInfoList",
-    "NV2080_CTRL_FB_INFO": "index data",
-    "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS": "workSubmitToken",
-    "NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS": "bEnable bSkipSubmit",
-    "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS": "mmuFaultInfoList count",
-    "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY": "faultAddress faultType accessType",
-    "Nvc56fControl": "GPGet GPPut",
-    "NvNotification": "timeStamp info32 info16 status",
-    "UVM_INITIALIZE_PARAMS": "flags rmStatus",
-    "UVM_MM_INITIALIZE_PARAMS": "uvmFd rmStatus",
-    "UVM_REGISTER_GPU_PARAMS": "gpu_uuid rmCtrlFd hClient hSmcPartRef rmStatus",
-    "UVM_REGISTER_GPU_VASPACE_PARAMS": "gpuUuid rmCtrlFd hClient hVaSpace rmStatus",
-    "UVM_REGISTER_CHANNEL_PARAMS": "gpuUuid rmCtrlFd hClient hChannel base length rmStatus",
-    "UVM_CREATE_EXTERNAL_RANGE_PARAMS": "base length rmStatus",
-    "UVM_MAP_EXTERNAL_ALLOCATION_PARAMS": "base length offset perGpuAttributes gpuAttributesCount "
-    "rmCtrlFd hClient hMemory rmStatus",
-    "UvmGpuMappingAttributes": "gpuUuid gpuMappingType gpuCachingType gpuFormatType gpuElementBits "
-    "gpuCompressionType",
-    "UVM_FREE_PARAMS": "base rmStatus",
-    "UVM_ENABLE_PEER_ACCESS_PARAMS": "gpuUuidA gpuUuidB rmStatus",
-}
+STRUCTS = (
+    "NVOS00_PARAMETERS",
+    "nv_ioctl_nvos02_parameters_with_fd",
+    "NVOS21_PARAMETERS",
+    "nv_ioctl_nvos33_parameters_with_fd",
+    "NVOS46_PARAMETERS",
+    "NVOS54_PARAMETERS",
+    "nv_ioctl_card_info_t",
+    "nv_ioctl_register_fd_t",
+    "nv_ioctl_rm_api_version_t",
+    "NV0080_ALLOC_PARAMETERS",
+    "NV2080_ALLOC_PARAMETERS",
+    "NV_MEMORY_VIRTUAL_ALLOCATION_PARAMS",
+    "NV_VASPACE_ALLOCATION_PARAMETERS",
+    "NV_CHANNEL_GROUP_ALLOCATION_PARAMETERS",
+    "NV_CTXSHARE_ALLOCATION_PARAMETERS",
+    "NV_MEMORY_ALLOCATION_PARAMS",
+    "NV_CHANNEL_ALLOC_PARAMS",
+    "NV83DE_ALLOC_PARAMETERS",
+    "NV_HOPPER_USERMODE_A_PARAMS",
+    "NV0000_CTRL_GPU_GET_ID_INFO_V2_PARAMS",
+    "NV0080_CTRL_GPU_GET_CLASSLIST_V2_PARAMS",
+    "NV2080_CTRL_GPU_GET_GID_INFO_PARAMS",
+    "NV2080_CTRL_GPU_GET_NAME_STRING_PARAMS",
+    "NV2080_CTRL_GR_GET_INFO_PARAMS",
+    "NV2080_CTRL_GR_INFO",
+    "NV2080_CTRL_FB_GET_INFO_V2_PARAMS",
+    "NV2080_CTRL_FB_INFO",
+    "NVC36F_CTRL_CMD_GPFIFO_GET_WORK_SUBMIT_TOKEN_PARAMS",
+    "NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS",
+    "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_PARAMS",
+    "NV83DE_CTRL_DEBUG_READ_MMU_FAULT_INFO_ENTRY",
+    "Nvc56fControl",
+    "NvNotification",
+    "UVM_INITIALIZE_PARAMS",
+    "UVM_MM_INITIALIZE_PARAMS",
+    "UVM_REGISTER_GPU_PARAMS",
+    "UVM_REGISTER_GPU_VASPACE_PARAMS",
+    "UVM_REGISTER_CHANNEL_PARAMS",
+    "UVM_CREATE_EXTERNAL_RANGE_PARAMS",
+    "UVM_MAP_EXTERNAL_ALLOCATION_PARAMS",
+    "UvmGpuMappingAttributes",
+    "UVM_FREE_PARAMS",
+    "UVM_ENABLE_PEER_ACCESS_PARAMS",
+    "NVOS02_PARAMETERS",
+    "NVOS33_PARAMETERS",
+    "nv_pci_info_t",
+    "NV_MEMORY_DESC_PARAMS",
+    "NV2080_CTRL_GR_ROUTE_INFO",
+)
+# Structures of which the emulator knows the fields of one member by their own names.
+FLATTENED = {
+    "nv_ioctl_nvos02_parameters_with_fd": "params", "nv_ioctl_nvos33_parameters_with_fd": "params",
+    "nv_ioctl_card_info_t": "pci_info",
+}  # fmt: skip
 CONSTANTS = [
     "NV_ESC_RM_ALLOC_MEMORY",
     "NV_ESC_RM_FREE",
@@ -181,49 +184,90 @@ def abi(release):
     inc = release / "src/common/sdk/nvidia/inc"
     folders = [inc, release / "src/nvidia/arch/nvalloc/unix/include"]
     folders += [release / "kernel-open/nvidia-uvm", release / "kernel-open/common/inc"]
-    lines = ["#include <stddef.h>", "#include <stdio.h>"]
+    folders += [release / "src/nvidia/generated"]
+    lines = ["#include <stdio.h>"]
     more = ("nverror.h", "nvstatus.h", "nv_escape.h", "nv-ioctl-numbers.h", "g_allclasses.h",
             "class/cl2080_notification.h")  # fmt: skip
     lines += [f"#include <{name}>" for name in (*INCLUDES, *more)]
+    lines += [f"{name} of_{number};" for number, name in enumerate(STRUCTS)]
     lines += ["#define BIT(n) (1 << (n))", "int main(void) {"]
-    for name, fields in STRUCTS.items():
-        lines.append(f'printf("S {name} %zu\\n", sizeof({name}));')
-        for field in present(release, name, fields.split()):
-            lines.append(
-                f'printf("F {name} {field} %zu %zu\\n", offsetof({name}, {field}), '
-                f"sizeof((({name} *)0)->{field}));"
-            )
     for name in CONSTANTS:
-        lines.append(f'printf("C {name} %llu\\n", (unsigned long long)({name}));')
+        lines.append(f'printf("{name} %llu\\n", (unsigned long long)({name}));')
     lines += ["return 0; }"]
     with tempfile.TemporaryDirectory() as folder:
-        source = Path(folder) / "facts.c"
+        source, program = Path(folder) / "facts.c", Path(folder) / "facts"
         source.write_text("\n".join(lines))
-        command = ["gcc", "-w", "-o", source.with_suffix(""), source]
-        generated = release / "src/nvidia/generated"
-        command += [f"-I{one}" for one in (*folders, generated)]
-        subprocess.run(command, check=True)
-        told = subprocess.run([source.with_suffix("")], check=True, capture_output=True, text=True)
-    structs, constants = {}, {}
-    for line in told.stdout.splitlines():
-        kind, name, *rest = line.split()
-        if kind == "S":
-            structs[name] = {"size": int(rest[0]), "fields": {}}
-        elif kind == "F":
-            structs[name]["fields"][rest[0].removeprefix("params.").replace("pci_info.", "")] = [
-                int(rest[1]), int(rest[2]),
-            ]  # fmt: skip
-        else:
-            constants[name] = int(rest[0])
+        includes = [f"-I{one}" for one in folders]
+        subprocess.run(["gcc", "-w", "-g", "-o", program, source, *includes], check=True)
+        told = subprocess.run([program], check=True, capture_output=True, text=True).stdout
+        types = debugging_information(program)
+    constants = {name: int(value) for name, value in (line.split() for line in told.splitlines())}
+    structs = {}
+    for number, name in enumerate(STRUCTS):
+        structs[name] = layout(types, f"of_{number}", FLATTENED.get(name))
     return structs, constants
 
 
-def present(release, name, fields):
-    """Fields that a release has: bSkipSubmit came later than 570."""
-    if name == "NVA06C_CTRL_GPFIFO_SCHEDULE_PARAMS":
-        text = (release / "src/common/sdk/nvidia/inc/ctrl/ctrla06c.h").read_text()
-        return [one for one in fields if re.search(rf"NvBool\s+{one}\b", text)]
-    return fields
+class Entry(NamedTuple):
+    """An entry of debugging information: what it is, its attributes, and what is inside of it."""
+
+    tag: str
+    attributes: dict
+    children: list
+
+
+def debugging_information(program):
+    """All entries by their places, and variables by their names."""
+    command = ["readelf", "--debug-dump=info", "-W", program]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    found, above = {}, {}
+    for line in text.splitlines():
+        if begin := re.match(r" <(\d+)><(\w+)>: Abbrev Number: \d+ \((\w+)\)", line):
+            entry = Entry(begin[3], {}, [])
+            found[begin[2]] = above[int(begin[1])] = entry
+            if begin[1] != "0":
+                above[int(begin[1]) - 1].children.append(entry)
+        elif one := re.match(r"\s+<\w+>\s+(DW_AT_\w+)\s*:\s*(.*)", line):
+            value = re.sub(r"^(\([^)]*\):?\s*)+", "", one[2]).strip()  # but for the form
+            entry.attributes[one[1]] = value
+            if one[1] == "DW_AT_name" and entry.tag == "DW_TAG_variable":
+                found[value] = entry
+    return found
+
+
+def type_of(types, entry):
+    """The entry of a type, behind its typedefs."""
+    found = types[re.match(r"<0x(\w+)>", entry.attributes["DW_AT_type"])[1]]
+    if found.tag in ("DW_TAG_typedef", "DW_TAG_volatile_type", "DW_TAG_const_type"):
+        return type_of(types, found)
+    return found
+
+
+def size_of(types, entry):
+    """The bytes of a type."""
+    if entry.tag != "DW_TAG_array_type":
+        return int(entry.attributes["DW_AT_byte_size"])
+    count = 1
+    for one in entry.children:
+        count *= int(one.attributes["DW_AT_upper_bound"]) + 1
+    return count * size_of(types, type_of(types, entry))
+
+
+def layout(types, variable, flattened):
+    """The size of a variable's structure, and offset and size of all its fields."""
+    whole = type_of(types, types[variable])
+    fields = {}
+    for member in whole.children:
+        if member.tag != "DW_TAG_member":
+            continue
+        name, kind = member.attributes["DW_AT_name"], type_of(types, member)
+        at = int(member.attributes["DW_AT_data_member_location"])
+        fields[name] = [at, size_of(types, kind)]
+        for inner in kind.children if name == flattened else ():
+            offset = at + int(inner.attributes["DW_AT_data_member_location"])
+            nbytes = size_of(types, type_of(types, inner))
+            fields[inner.attributes["DW_AT_name"]] = [offset, nbytes]
+    return {"size": int(whole.attributes["DW_AT_byte_size"]), "fields": fields}
 
 
 def methods(document, kind, number):

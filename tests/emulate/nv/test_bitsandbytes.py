@@ -1,7 +1,7 @@
 """CUDA's code of bitsandbytes, which others' toolkits linked, through our loader of cubins.
 
-nvdisasm judges where absolute calls lead. Compressed cubins (those of CUDA 13) are left out: a
-loader gets them unpacked.
+nvdisasm judges where absolute calls lead, and which words of constant bank 0
+code reads. Compressed cubins (those of CUDA 13) are left out: a loader gets them unpacked.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import pytest
 from tests.emulate.judges import judge
-from tests.runtime.hardware.nv.test_cubin import targets
+from tests.runtime.hardware.nv.test_cubin import constants, generation_of_arch, targets, written
 
 from treadle.runtime.hardware.cubin import link
 
@@ -49,11 +49,14 @@ def _cubins(library: bytes) -> Iterator[_Cubin]:
             at += header + size
 
 
+def _found(version: int) -> list[_Cubin]:
+    library = judge("bitsandbytes") / "bitsandbytes" / f"libbitsandbytes_cuda{version}.so"
+    return [cubin for cubin in _cubins(library.read_bytes()) if cubin.chip >= OLDEST]
+
+
 @pytest.mark.parametrize("version", LIBRARIES)
 def test_cubins_load_and_their_calls_lead_to_functions(version: int, tmp_path: Path) -> None:
-    folder = judge("bitsandbytes")
-    library = folder / "bitsandbytes" / f"libbitsandbytes_cuda{version}.so"
-    found = [cubin for cubin in _cubins(library.read_bytes()) if cubin.chip >= OLDEST]
+    found = _found(version)
     assert len(found) > 3
     calling = []
     for chip, data in found:
@@ -71,3 +74,24 @@ def test_cubins_load_and_their_calls_lead_to_functions(version: int, tmp_path: P
         called = targets(code, f"SM{chip}", tmp_path)
         assert called
         assert set(called) <= functions
+
+
+DRIVEN = {80: "sm_80", 86: "sm_86", 89: "sm_89", 90: "sm_90a", 100: "sm_100a", 120: "sm_120"}
+
+
+@pytest.mark.parametrize("version", LIBRARIES)
+def test_code_reads_no_word_of_constant_bank_0_that_a_launch_does_not_write(
+    version: int, tmp_path: Path
+) -> None:
+    kernels = []
+    for chip, data in _found(version):
+        if chip in DRIVEN:
+            image = link(data)
+            kernels += [(chip, image, one) for one in image.kernels.values()]
+    assert kernels
+    rng = random.Random(version)
+    for chip, image, one in rng.sample(kernels, min(DISASSEMBLED, len(kernels))):
+        code = image.data[one.at : one.at + one.nbytes]
+        read = constants(code, f"SM{chip}", tmp_path)
+        assert read
+        assert read <= written(generation_of_arch(DRIVEN[chip]), one), one.name

@@ -123,7 +123,7 @@ def test_wrong_parameters_of_memory_are_refused(process, values, status):
 
 def test_memory_is_seen_by_host_and_gpu(process):
     at, _ = process.mapped()
-    space = process.driver.rm.find(process.client, process.space).space
+    space = process.driver.rm.objects.find(process.client, process.space).space
     process.platform.store64(at, 0x1234)
     assert space.read64(at) == 0x1234
     space.write64(at + 8, 5)
@@ -140,7 +140,9 @@ def test_memory_of_the_program_is_used_in_place(process):
     at = process.platform.reserve_low(PAGE, PAGE)
     process.map_for_gpu(0x50, at, PAGE)
     ctypes.memmove(start, b"here", 4)
-    assert process.driver.rm.find(process.client, process.space).space.read(at, 4) == b"here"
+    assert (
+        process.driver.rm.objects.find(process.client, process.space).space.read(at, 4) == b"here"
+    )
 
 
 def test_ranges_do_not_meet_and_are_of_whole_pages(process):

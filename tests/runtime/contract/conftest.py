@@ -12,7 +12,15 @@ from treadle.errors import DeviceError
 
 from .kernels import Kernel
 
-RUNTIMES = [backend.name for backend in BACKENDS if backend.is_here]
+# Where a backend is tested on several architectures its compilers are, too: each makes other code.
+RUNTIMES = [
+    name
+    for backend in BACKENDS
+    if backend.is_here
+    for plain, names in (backend.tested_devices or {backend.name: []}).items()
+    if plain == backend.name or names[1:]
+    for name in names or [plain]
+]
 
 
 def opened_or_skipped(name: str) -> Opened:

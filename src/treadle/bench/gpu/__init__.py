@@ -1,4 +1,4 @@
-"""Everything that is to be seen on a machine with an NVIDIA GPU, in one call within ten minutes.
+"""All that is to be seen on a machine with an NVIDIA or an AMD GPU, in one call of ten minutes.
 
     python -m treadle.bench.gpu                    # in a checkout: the tests are a part of it
     python -m treadle.bench.gpu --record FILE      # and what it returned, for tests/golden

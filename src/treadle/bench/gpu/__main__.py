@@ -28,18 +28,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
         more = record if options.part in RECORDING else []
         run_part(options.part, options.findings, options.seconds, options.emulate, *more)
         return 0
-    names = (
-        options.only.split(",") if options.only else [n for n, p in PARTS.items() if not p.asked]
-    )
+    missing = {} if options.emulate else _missing()
+    names = options.only.split(",") if options.only else []
+    names = names or [n for n, p in PARTS.items() if not (p.asked or p.device in missing)]
     unknown = [name for name in names if name not in PARTS]
     if unknown:
         print(f"no part is called {unknown[0]!r}; there are: {', '.join(PARTS)}", file=sys.stderr)
         return 2
     if record and "record" not in names:
         names.insert(0, "record")
-    missing = "" if options.emulate else _missing()
-    if missing:
-        print(f"{missing}; --emulate makes a dry run without a GPU", file=sys.stderr)
+    absent = [missing[d] for d in dict.fromkeys(PARTS[n].device for n in names) if d in missing]
+    absent = absent if names else [*missing.values()]
+    if absent:
+        print(*absent, "--emulate makes a dry run without a GPU", sep="\n", file=sys.stderr)
         return 2
     given = [
         *(["--emulate"] if options.emulate else []),
@@ -63,17 +64,31 @@ def _stop(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _missing() -> str:
-    """Why there is no GPU to use, or ''."""
+def _missing() -> dict[str, str]:
+    """By device, why there is no GPU to use; without those that are there, which it prints."""
     from ...errors import DeviceError
+
+    found = {}
+    for device, show in (("CUDA", _describe_cuda), ("AMD", _describe_amd)):
+        try:
+            print(show(), file=sys.stderr)
+        except DeviceError as error:
+            found[device] = str(error)
+    return found
+
+
+def _describe_cuda() -> str:
     from ...runtime.cuda import describe, open_driver
 
-    try:
-        driver: Any = open_driver()
-        print(describe(driver), file=sys.stderr)
-    except DeviceError as error:
-        return str(error)
-    return ""
+    driver: Any = open_driver()
+    return describe(driver)
+
+
+def _describe_amd() -> str:
+    from ...runtime.hardware.amd import KFD, describe
+    from ...runtime.hardware.platform import LinuxPlatform
+
+    return describe(KFD(LinuxPlatform()))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -72,7 +72,7 @@ class Findings:
     def check(self, name: str, function: Callable[[], object], patience: float = PATIENCE) -> None:
         """Passed if `function` returns; skipped if it raises Skipped, failed for all else.
 
-        Where a failure has broken the CUDA context, which is this process's for good, the process
+        Where a failure has broken the GPU's context, which is this process's for good, the process
         ends with status BROKEN.
         """
         if self.has(name):
@@ -106,14 +106,15 @@ class Findings:
 
 
 def is_broken() -> bool:
-    """Whether a CUDA device that was opened here fails whatever is asked of it."""
+    """Whether a GPU that was opened here fails whatever is asked of it."""
     from ... import Device
     from ...errors import DeviceError
     from ...runtime.cuda import CUDADevice
+    from ...runtime.hardware.device import HardwareDevice
 
     try:
         for opened in Device.opened:
-            if isinstance(opened.runtime, CUDADevice):
+            if isinstance(opened.runtime, CUDADevice | HardwareDevice):
                 opened.synchronize()
     except DeviceError:
         return True

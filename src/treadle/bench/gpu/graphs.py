@@ -18,10 +18,10 @@ _Numbers: TypeAlias = "np.ndarray | list[float]"
 _ROUNDS = 5
 
 
-def run(findings: Findings) -> None:
-    """Checks on CUDA and on CUDA:PTX."""
+def run(findings: Findings, *devices: str) -> None:
+    """Checks on some devices, CUDA and CUDA:PTX where none is named."""
     kernels = 20 if findings.emulated else 1000
-    for device in ("CUDA", "CUDA:PTX"):
+    for device in devices or ("CUDA", "CUDA:PTX"):
         findings.check(f"{device}: replays take new inputs", lambda d=device: _new_inputs(d))
         findings.check(f"{device}: a training step", lambda d=device: _training(d))
         findings.check(f"{device}: {kernels} kernels", lambda d=device: _chain(d, kernels))

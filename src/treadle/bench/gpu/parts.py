@@ -23,23 +23,23 @@ from .findings import BROKEN, Finding, Findings, pending_check, read_findings
 
 __all__ = ["PARTS", "Part", "PartResult", "run_part", "run_parts"]
 
-TOTAL = 570.0  # seconds for all parts
+TOTAL = 570.0  # seconds for all parts of one maker's GPUs
 SLOWER = 4.0
-_DEVICE = {"DEV": "CUDA", "EMULATE": "0"}
-_EMULATED = "CUDA:NVRTC:sm_90a"  # the chip that the bars are for
+_EMULATED = {"CUDA": "CUDA:NVRTC:sm_90a", "AMD": "AMD"}  # the former is what the bars are for
 _MARGIN = 0.1  # of its time that a part keeps for writing down what it has
 _GLANCE = 0.5  # seconds between looks at what a process is doing
 
 
 @dataclass(frozen=True)
 class Part:
-    """`module` of this package has `run(findings, *arguments)`."""
+    """`module` of this package has `run(findings, *arguments)`, for GPUs of `device`."""
 
     name: str
     seconds: float
     module: str
     arguments: tuple[object, ...] = ()
     asked: bool = False  # whether it runs only where it is named
+    device: str = "CUDA"
 
 
 @dataclass
@@ -72,6 +72,9 @@ PARTS = {
         Part("benchmark", 190, "benchmark"),
         Part("suite", 110, "suite", ("CUDA",)),
         Part("suite of PTX", 90, "suite", ("CUDA:PTX",)),
+        Part("AMD", 150, "amd", device="AMD"),
+        Part("AMD graphs", 60, "graphs", ("AMD",), device="AMD"),
+        Part("AMD suite", 300, "suite", ("AMD",), device="AMD"),
     )
 }
 
@@ -79,13 +82,14 @@ PARTS = {
 def run_parts(
     parts: Sequence[Part], emulated: bool, options: Sequence[str] = ()
 ) -> Iterator[PartResult]:
-    """Runs each part in a process of its own; none outlives its time or the total.
+    """Runs each part in a process of its own; none outlives its time or its maker's total.
 
     An emulated GPU, on a processor that others may use, has several times as long.
     """
     slower = SLOWER if emulated else 1.0
-    end = time.monotonic() + slower * TOTAL
+    ends: dict[str, float] = {}
     for part in parts:
+        end = ends.setdefault(part.device, time.monotonic() + slower * TOTAL)
         print(f"{part.name} ...", file=sys.stderr, flush=True)
         with tempfile.TemporaryDirectory() as folder:
             limit = max(min(slower * part.seconds, end - time.monotonic()), 1.0)
@@ -139,7 +143,10 @@ class _Run:
             sys.executable, "-m", __package__ or "", "--part", self._part.name, "--findings",
             self._lines, "--seconds", str(seconds), *self._options,
         ]  # fmt: skip
-        device = {"DEV": _EMULATED, "EMULATE": "1"} if self._emulated else _DEVICE
+        maker = self._part.device
+        device = {"DEV": maker, "EMULATE": "0"}
+        if self._emulated:
+            device = {"DEV": _EMULATED[maker], "EMULATE": "1"}
         with open(self._log, "w", encoding="utf-8") as output:
             process = subprocess.Popen(
                 command,

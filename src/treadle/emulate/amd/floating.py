@@ -7,6 +7,7 @@ within any stated error.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
 from treadle.emulate.amd.values import bits_of
-from treadle.emulate.amd.vector import VCC, join, packed, packed_source, set_flags, simple
+from treadle.emulate.amd.vector import VCC, join, packed, set_flags, simple
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
@@ -33,8 +34,26 @@ def widened(w: Wave, old: str, new: str, value: str) -> str:
     """A float of other bits, to the nearest."""
     if old == new:
         return value
+    if (old, new) == ("f64", "f16"):
+        return w.x.convert("fptrunc", "f32", "f16", _rounded_to_odd(w, value))
     opcode = "fpext" if bits_of(old) < bits_of(new) else "fptrunc"
     return w.x.convert(opcode, old, new, value)
+
+
+def _rounded_to_odd(w: Wave, value: str) -> str:
+    """A float of 64 bits as 32, of which the last is 1 where others are lost.
+
+    So the next rounding is that of the whole. Processors without halves have no instruction from 64
+    bits to 16, and LLVM would call a function that no library has.
+    """
+    x = w.x
+    near = x.convert("fptrunc", "f64", "f32", value)
+    back = x.convert("fpext", "f32", "f64", near)
+    bits = x.cast("f32", "u32", near)
+    over = x.compare("f64", "ogt", *(x.call("f64", "fabs", v) for v in (back, value)))
+    short = x.op("u32", "sub", bits, x.from_flag("u32", over))
+    lost = x.from_flag("u32", x.compare("f64", "one", back, value))
+    return x.cast("u32", "f32", x.op("u32", "or", short, lost))
 
 
 def _in(wide: str, kind: str, compute: Callable[..., str]) -> Callable[..., str]:
@@ -175,6 +194,25 @@ for _name in ("v_mul_legacy_f32", "v_mul_dx9_zero_f32"):
     simple(_name, "f32", ("f32",) * 2, _no_zero_times)
 
 
+def _legacy(name: str, is_fused: bool) -> None:
+    """A sum with a product that is 0 where one of them is: of three sources, or to itself."""
+
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        x, zero = w.x, w.x.const("f32", 0.0)
+        a, b = w.source("src0", "f32"), w.source("src1", "f32")
+        c = w.source("src2", "f32") if "src2" in w.item.operands else w.destination("f32")
+        either = x.either(x.compare("f32", "oeq", a, zero), x.compare("f32", "oeq", b, zero))
+        total = (fused("f32") if is_fused else _mad)(w, a, b, c)
+        w.result("f32", x.select("f32", either, x.op("f32", "fadd", zero, c), total))
+
+
+for _name in ("fma_dx9_zero", "fmac_dx9_zero", "fma_legacy", "fmac_legacy"):
+    _legacy(f"v_{_name}_f32", is_fused=True)
+for _name in ("mad_legacy", "mac_legacy"):
+    _legacy(f"v_{_name}_f32", is_fused=False)
+
+
 # -- fused products that add to their destination, or that have a constant
 
 
@@ -286,11 +324,32 @@ def _library(name: str, before: float = 1.0) -> Callable[..., str]:
 
 
 def _turns(name: str) -> Callable[..., str]:
-    """Sine or cosine of so many turns: whole ones do not matter."""
-    of_angle = _library(name, 2 * math.pi)
+    """Sine or cosine of so many turns: exact at quarters of one, as LLVM has them."""
+    sine, cosine = _library("sin", math.pi / 2), _library("cos", math.pi / 2)
 
     def compute(w: Wave, a: str) -> str:
-        return of_angle(w, w.x.op("f64", "fsub", a, w.x.call("f64", "roundeven", a)))
+        x = w.x
+        quarters = x.op("f64", "fmul", x.const("f64", 4.0), a)
+        whole = x.call("f64", "roundeven", quarters)
+        rest = x.op("f64", "fsub", quarters, whole)
+        # Which quarter of a turn it is: also of numbers that no integer holds.
+        turns = x.call("f64", "floor", x.op("f64", "fmul", whole, x.const("f64", 0.25)))
+        inside = x.op("f64", "fsub", whole, x.op("f64", "fmul", turns, x.const("f64", 4.0)))
+        if name == "cos":
+            inside = x.op("f64", "fadd", inside, x.const("f64", 1.0))
+
+        def among(*these: float) -> str:
+            flags = [x.compare("f64", "oeq", inside, x.const("f64", one)) for one in these]
+            return x.either(*flags)
+
+        found = x.select("f64", among(1.0, 3.0), cosine(w, rest), sine(w, rest))
+        minus = w.e.op(f"fneg {x.type('f64')} {found}")
+        is_below = among(2.0, 3.0)
+        result = x.select("f64", is_below, minus, found)
+        # A whole turn is 0, not -0; that of -0 is.
+        zero = x.const("f64", 0.0)
+        none = x.select("f64", x.compare("f64", "oeq", a, zero), a, zero)
+        return x.select("f64", x.compare("f64", "oeq", result, zero), none, result)
 
     return compute
 
@@ -318,13 +377,15 @@ for _name, _compute in _FUNCTIONS.items():
 simple("v_rcp_iflag_f32", "f32", ("f32",), _in("f64", "f32", _reciprocal))
 for _name in ("exp", "log", "rcp", "rsq", "sqrt"):
 
-    @MEANINGS.of(f"v_s_{_name}_f32")
+    @MEANINGS.of(f"v_s_{_name}_f16", f"v_s_{_name}_f32")
     def _scalar_function(w: Wave) -> None:
         """gfx12 has these of scalars."""
-        of = w.item.operands["src0"]
-        value = w.flushed("f32", w.x.cast("u32", "f32", w.signed("f32", w.lanes_of(of), of)))
-        compute = _in("f64", "f32", _FUNCTIONS[w.name.split("_")[2]])
-        bits = w.x.cast("f32", "u32", w.finished("f32", compute(w, value)))
+        kind = w.name[-3:]
+        compute = _in("f64", kind, _FUNCTIONS[w.name.split("_")[2]])
+        value = w.finished(kind, compute(w, w.source("src0", kind)))
+        bits = w.x.resize(
+            kind.replace("f", "u"), "u32", w.x.cast(kind, kind.replace("f", "u"), value)
+        )
         found = w.e.op(f"extractelement {w.e.lanes('i32')} {bits}, i32 0")
         w.set_scalar(w.item.operands.get("sdst") or w.item.operands["vdst"], found)
 
@@ -639,6 +700,78 @@ def _pack_towards_zero(w: Wave) -> None:
     w.set_bits(32, join(w, *halves))
 
 
+@functools.cache
+def _two_over_pi(bits: int) -> int:
+    """The leading bits of 2 / pi, by Machin's formula: pi = 16 atan(1/5) - 4 atan(1/239)."""
+    one = 1 << bits + 64
+
+    def arctangent(of: int) -> int:
+        total, power, n = 0, one // of, 1
+        while power:
+            total += (power if n % 4 == 1 else -power) // n
+            power, n = power // (of * of), n + 2
+        return total
+
+    pi = 16 * arctangent(5) - 4 * arctangent(239)
+    return (2 * one << bits) // pi
+
+
+_KNOWN_BITS, _WORDS = 1201, 38  # of 2 / pi
+_LATE, _SCALED = 1077, 1968  # exponents from which on bits are left out, and results are larger
+
+
+@MEANINGS.of("v_trig_preop_f64")
+def _part_of_two_over_pi(w: Wave) -> None:
+    """53 bits of 2 / pi, which sines of large numbers are reduced with."""
+    known = _two_over_pi(_KNOWN_BITS) << 32 * _WORDS - _KNOWN_BITS
+    words = [known >> 32 * n & 0xFFFFFFFF for n in reversed(range(_WORDS))] + [0] * 3
+    table = ", ".join(f"i32 {word}" for word in words)
+    kind = f"[{len(words)} x i32]"
+    w.e.need("amd_two_over_pi", f"@amd_two_over_pi = private constant {kind} [{table}]\n")
+    for name, types in (("fshl.i64", "i64, i64, i64"), ("umin.i32", "i32, i32")):
+        w.e.need(f"llvm.{name}", f"declare {types[:3]} @llvm.{name}({types})")
+    w.e.need("llvm.ldexp.f64.i32", "declare double @llvm.ldexp.f64.i32(double, i32)")
+    text = f"""  %bits = bitcast double %x0 to i64
+  %top = lshr i64 %bits, 52
+  %short = trunc i64 %top to i32
+  %exponent = and i32 %short, 2047
+  %segment = and i32 %x1, 31
+  %whole = mul i32 %segment, 53
+  %is_late = icmp ugt i32 %exponent, {_LATE}
+  %beyond = sub i32 %exponent, {_LATE}
+  %skipped = select i1 %is_late, i32 %beyond, i32 0
+  %shift = add i32 %whole, %skipped
+  %number = lshr i32 %shift, 5
+  %at = call i32 @llvm.umin.i32(i32 %number, i32 {_WORDS})
+  %p = getelementptr i32, ptr @amd_two_over_pi, i32 %at
+  %q = getelementptr i32, ptr %p, i32 1
+  %o = getelementptr i32, ptr %p, i32 2
+  %first = load i32, ptr %p
+  %second = load i32, ptr %q
+  %third = load i32, ptr %o
+  %a = zext i32 %first to i64
+  %b = zext i32 %second to i64
+  %c = zext i32 %third to i64
+  %ah = shl i64 %a, 32
+  %high = or i64 %ah, %b
+  %low = shl i64 %c, 32
+  %rest = and i32 %shift, 31
+  %by = zext i32 %rest to i64
+  %moved = call i64 @llvm.fshl.i64(i64 %high, i64 %low, i64 %by)
+  %taken = lshr i64 %moved, 11
+  %value = uitofp i64 %taken to double
+  %below = sub i32 -53, %shift
+  %is_large = icmp uge i32 %exponent, {_SCALED}
+  %larger = select i1 %is_large, i32 128, i32 0
+  %scale = add i32 %below, %larger
+  %part = call double @llvm.ldexp.f64.i32(double %value, i32 %scale)
+  %none = fcmp uno double %x0, %x0
+  %quiet = fadd double %x0, %x0
+  %r = select i1 %none, double %quiet, double %part"""
+    a, b = w.source("src0", "f64"), w.source("src1", "u32")
+    w.result("f64", w.x.each("amd_trig_preop", ("f64", "u32"), "f64", text, a, b))
+
+
 def towards_zero(w: Wave, a: str) -> str:
     """A float of 32 bits as 16, towards 0: the nearest, or the one before it."""
     x = w.x
@@ -650,42 +783,3 @@ def towards_zero(w: Wave, a: str) -> str:
     less = x.op("u16", "sub", bits, x.const("u16", 1))
     infinite = x.compare("f32", "oeq", sizes[1], x.const("f32", math.inf))
     return x.select("u16", x.both(over, x.no(infinite)), less, bits)
-
-
-def _dot(name: str, letter: str) -> None:
-    """A sum of products of bytes, added to the third source."""
-
-    @MEANINGS.of(name)
-    def meaning(w: Wave) -> None:
-        x, total = w.x, w.source("src2", "u32")
-        a, b = w.packed_bits("src0"), w.packed_bits("src1")
-        for i in range(4):
-            parts = [x.resize("u32", "u8", x.bits(v, 8 * i, 8)) for v in (a, b)]
-            wide = [x.resize(f"{letter}8", "u32", v) for v in parts]
-            total = x.op("u32", "add", total, x.op("u32", "mul", *wide))
-        w.set_bits(32, total)
-
-
-_dot("v_dot4_i32_i8", "i")
-_dot("v_dot4_u32_u8", "u")
-
-
-def _half_of_source(w: Wave, number: int, half: int) -> str:
-    """One of the two values of a source as float64: halves, or bfloat16."""
-    name = f"src{number}"
-    if w.name.endswith("_f16"):
-        return widened(w, "f16", "f64", packed_source(w, name, "f16", number, half))
-    bits = packed_source(w, name, "u16", number, half)
-    if w.item.modifiers.get("neg_hi" if half else "neg_lo", 0) >> number & 1:
-        bits = w.x.op("u16", "xor", bits, w.x.const("u16", 0x8000))
-    high = w.x.op("u32", "shl", w.x.resize("u16", "u32", bits), w.x.const("u32", 16))
-    return widened(w, "f32", "f64", w.x.cast("u32", "f32", high))
-
-
-@MEANINGS.of("v_dot2_f32_f16", "v_dot2_f32_bf16")
-def _dot_halves(w: Wave) -> None:
-    x, total = w.x, widened(w, "f32", "f64", w.source("src2", "f32"))
-    for half in range(2):
-        a, b = (_half_of_source(w, number, half) for number in range(2))
-        total = x.op("f64", "fadd", total, x.op("f64", "fmul", a, b))
-    w.result("f32", widened(w, "f64", "f32", total))

@@ -15,13 +15,13 @@ from treadle.emulate.simt.machine import Fault, Machine, Windows
 from treadle.emulate.simt.registers import Place
 
 __all__ = [
-    "ILLEGAL", "NOT_WAITED", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP9", "VCC", "WINDOW",
-    "front_end", "places",
+    "ILLEGAL", "NOT_WAITED", "PRIVATE", "SCALARS", "SHARED", "TTMP7", "TTMP8", "TTMP9", "VCC",
+    "WINDOW", "front_end", "places",
 ]  # fmt: skip
 
 VCC, _TTMP = 106, 108
 SCALARS, VECTORS = 124, 256
-TTMP7, TTMP9 = _TTMP + 7, _TTMP + 9
+TTMP7, TTMP8, TTMP9 = _TTMP + 7, _TTMP + 8, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
 NOT_WAITED = Fault.FIRST_OWN + 1
 # Most registers of the matrices of an instruction: A, B, the sums, and what picks from a sparse A.

@@ -25,7 +25,8 @@ _OLD = {
     "v_cvt_rpi_i32_f32": "v_cvt_nearest_i32_f32", "v_cvt_flr_i32_f32": "v_cvt_floor_i32_f32",
     "v_ffbl_b32": "v_ctz_i32_b32", "v_ffbh_u32": "v_clz_i32_u32",
     "s_addk_co_i32": "s_addk_i32", "v_mad_co_u64_u32": "v_mad_u64_u32",
-    "v_mad_co_i64_i32": "v_mad_i64_i32",
+    "v_mad_co_i64_i32": "v_mad_i64_i32", "v_dot2c_f32_f16": "v_dot2acc_f32_f16",
+    "v_dot2c_f32_bf16": "v_dot2acc_f32_bf16",
 }  # fmt: skip
 
 

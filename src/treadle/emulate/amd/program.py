@@ -16,9 +16,11 @@ from dataclasses import dataclass, field
 
 from treadle.emulate.amd import (
     atomics,
+    dot,
     floating,
     indexed,
     matrix,
+    media,
     memory,
     scalar,
     scalar_floating,
@@ -28,7 +30,7 @@ from treadle.emulate.amd import (
 )
 from treadle.emulate.amd.chips import chip
 from treadle.emulate.amd.decode import DecodeError, Instruction, decode
-from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP9, front_end, places
+from treadle.emulate.amd.machine import ILLEGAL, NOT_WAITED, TTMP7, TTMP8, TTMP9, front_end, places
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.names import canonical
@@ -46,9 +48,11 @@ __all__ = ["Kernel", "translate"]
 
 _MODULES = (
     atomics,
+    dot,
     floating,
     indexed,
     matrix,
+    media,
     memory,
     scalar,
     scalar_floating,
@@ -56,6 +60,7 @@ _MODULES = (
     vector,
 )  # which give instructions their meanings
 _LONGEST = 24  # bytes of an instruction
+_MOST_LISTED = 1024  # functions in a table
 _VCC = 106
 # What a way out of a block depends on: a test, and whether it must hold.
 _CONDITIONS = {
@@ -169,10 +174,22 @@ class _Translator:
             found |= constants.pair(item.operands["src0"])
         if name == "s_swappc_b64" and not found:
             found |= constants.seen
+            for place in constants.seen:
+                found |= self._listed(place)
         if name in _CALLS:
             self._returns.add(address + item.size)
             found.add(address + item.size)
         self._indirect |= found
+        return found
+
+    def _listed(self, at: int) -> set[int]:
+        """The addresses of a table of functions: of all words there, until one is none of code."""
+        found: set[int] = set()
+        for place in range(at, at + 8 * _MOST_LISTED, 8):
+            address = self._read_address(place)
+            if address is None or address % 4 or self._read_address(address) is None:
+                break
+            found.add(address)
         return found
 
     def _read_address(self, at: int) -> int | None:
@@ -270,6 +287,9 @@ class _Translator:
             w.set_scalar(TTMP9, x)
             high = w.s.op("u32", "shl", z, "16")
             w.set_scalar(TTMP7, w.s.op("u32", "or", w.s.op("u32", "and", y, "65535"), high))
+            # Bits 25 to 29 are the wave's number in its workgroup.
+            wave = e.op(f"load i32, ptr {e.warp_field('number')}")
+            w.set_scalar(TTMP8, w.s.op("u32", "shl", wave, "25"))
         else:
             for bit, value in ((7, x), (8, y), (9, z)):
                 if kernel.rsrc2 >> bit & 1:

@@ -252,6 +252,50 @@ def _reverse(w: Wave) -> None:
     _write(w, kind, w.s.call(kind, "bitreverse", *_sources(w, kind)))
 
 
+def _quads(w: Wave) -> tuple[str, str]:
+    """A mask's kind, and the lowest bit of each four of which one is set."""
+    kind = "u" + w.name[-2:]
+    (a,) = _sources(w, kind)
+    for away in (1, 2):
+        a = w.s.op(kind, "or", a, w.s.op(kind, "lshr", a, str(away)))
+    return kind, w.s.op(kind, "and", a, str(0x1111111111111111 & (1 << int(kind[1:])) - 1))
+
+
+@MEANINGS.of("s_wqm_b32", "s_wqm_b64")
+def _whole_quads(w: Wave) -> None:
+    kind, lowest = _quads(w)
+    found = w.s.op(kind, "mul", lowest, "15")
+    _write(w, kind, found)
+    w.set_scc(w.s.truth(kind, found))
+
+
+@MEANINGS.of("s_quadmask_b32", "s_quadmask_b64")
+def _quad_mask(w: Wave) -> None:
+    """A bit for each four."""
+    kind, value = _quads(w)
+    for away in (3, 6, 12, 24)[: 3 if kind == "u32" else 4]:
+        # Two groups of bits become one of twice the size.
+        size = away // 3
+        mask = sum(((1 << 2 * size) - 1) << 8 * size * n for n in range(64 // (8 * size)))
+        moved = w.s.op(kind, "or", value, w.s.op(kind, "lshr", value, str(away)))
+        value = w.s.op(kind, "and", moved, str(mask & (1 << int(kind[1:])) - 1))
+    _write(w, kind, value)
+    w.set_scc(w.s.truth(kind, value))
+
+
+@MEANINGS.of("s_bitreplicate_b64_b32")
+def _twice_each_bit(w: Wave) -> None:
+    (a,) = _sources(w, "u32")
+    value = w.s.resize("u32", "u64", a)
+    for away, mask in (
+        (16, 0x0000FFFF0000FFFF), (8, 0x00FF00FF00FF00FF), (4, 0x0F0F0F0F0F0F0F0F),
+        (2, 0x3333333333333333), (1, 0x5555555555555555),
+    ):  # fmt: skip
+        moved = w.s.op("u64", "or", value, w.s.op("u64", "shl", value, str(away)))
+        value = w.s.op("u64", "and", moved, str(mask))
+    _write(w, "u64", w.s.op("u64", "mul", value, "3"))
+
+
 @MEANINGS.of("s_bcnt1_i32_b32", "s_bcnt1_i32_b64", "s_bcnt0_i32_b32", "s_bcnt0_i32_b64")
 def _count(w: Wave) -> None:
     kind = "u" + w.name[-2:]

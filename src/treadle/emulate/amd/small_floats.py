@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
     from treadle.emulate.simt.emit import Emitter
 
-__all__ = ["SmallFloat", "small_float", "table_of"]
+__all__ = ["SmallFloat", "decoded", "small_float", "table_of"]
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ def table_of(e: Emitter, of: SmallFloat) -> str:
     return e.need(name, f"@{name} = private constant [256 x float] [{values}]\n")
 
 
-def _decoded(w: Wave, of: SmallFloat, value: str) -> str:
+def decoded(w: Wave, of: SmallFloat, value: str) -> str:
     """The number that the low byte of a word means, in each lane."""
     text = f"""  %low = and i32 %x0, 255
   %at = getelementptr float, ptr {table_of(w.e, of)}, i32 %low
@@ -128,7 +128,7 @@ def _from_byte(kind: str) -> None:
         value = w.raw("src0", "u32")
         byte = w.item.modifiers.get("byte_sel", 0)
         value = w.x.bits(value, 8 * byte, 8)
-        found = w.finished("f32", _decoded(w, small_float(w.chip, kind), value))
+        found = w.finished("f32", decoded(w, small_float(w.chip, kind), value))
         w.set_bits(32, w.x.cast("f32", "u32", found))
 
 
@@ -138,7 +138,7 @@ def _from_two(kind: str) -> None:
         value = w.x.resize("u16", "u32", w.raw("src0", "u16"))
         for part in range(2):
             byte = w.x.bits(value, 8 * part, 8)
-            found = w.finished("f32", _decoded(w, small_float(w.chip, kind), byte))
+            found = w.finished("f32", decoded(w, small_float(w.chip, kind), byte))
             w.set_vector(w.item.operands["vdst"], w.x.cast("f32", "u32", found), part)
 
 

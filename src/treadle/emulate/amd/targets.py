@@ -51,7 +51,8 @@ class Constants:
 
     def see(self, name: str, address: int, item: Instruction) -> None:
         """What an instruction makes of what is known."""
-        to = item.operands.get("sdst")
+        # v_readfirstlane and the like write a scalar as `vdst`.
+        to = item.operands.get("sdst") or item.operands.get("vdst")
         if to is None or to.kind is not Kind.SGPR:
             return
         value = self._result(name, address, item)

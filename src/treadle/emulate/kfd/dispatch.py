@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
+from treadle.emulate.machine.queue import EngineFault
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -51,7 +53,7 @@ class Dispatch:
         return x, y, z
 
 
-class KernelFault(Exception):
+class KernelFault(EngineFault):
     """What stops a kernel, other than memory: an illegal instruction, for instance."""
 
 

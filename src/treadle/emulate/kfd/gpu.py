@@ -5,18 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.kfd.aql import AQLQueue
-from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.kfd.pm4 import PM4Queue
 from treadle.emulate.kfd.sdma import SDMAQueue
+from treadle.emulate.machine.gpu import GPU
 from treadle.emulate.machine.memory import AddressSpace, MemoryFault
+from treadle.emulate.machine.queue import EngineFault
 
 if TYPE_CHECKING:
-    from random import Random
-
     from treadle.emulate.kfd.chips import Chip
     from treadle.emulate.kfd.dispatch import Execute
     from treadle.emulate.kfd.events import Events
-    from treadle.emulate.kfd.injection import Injection
     from treadle.emulate.kfd.queue import Queue, QueueFacts
     from treadle.emulate.machine.platform import EmulatedPlatform
 
@@ -26,11 +24,8 @@ CLOCK_HZ = 100_000_000
 QUEUE_TYPES: dict[int, type[Queue]] = {0: PM4Queue, 1: SDMAQueue, 2: AQLQueue, 3: SDMAQueue}
 
 
-class EmulatedGPU:
-    """A GPU. `used` counts the bytes of its memory that are allocated.
-
-    `is_halted`: after a fault none of its queues goes on. `is_lost`: the driver refuses all calls.
-    """
+class EmulatedGPU(GPU):
+    """A GPU, by the number that the driver shows and by that of its render node."""
 
     def __init__(
         self,
@@ -41,21 +36,11 @@ class EmulatedGPU:
         execute: Execute,
         events: Events,
     ) -> None:
+        super().__init__(platform)
         self.chip, self.gpu_id, self.minor, self.execute = chip, gpu_id, minor, execute
         self.space = AddressSpace()
-        self.used = 0
-        self.is_halted = self.is_lost = False
-        self.injection: Injection | None = None
-        self._platform, self._events = platform, events
+        self._events = events
         self._queues: dict[int, Queue] = {}
-
-    @property
-    def random(self) -> Random:
-        return self._platform.scheduler.random
-
-    def drops(self, kind: str) -> bool:
-        """Whether a command is passed over on purpose."""
-        return self.injection is not None and self.injection.drops(kind)
 
     def clock(self) -> int:
         """Ticks of the GPU's clock."""
@@ -67,21 +52,19 @@ class EmulatedGPU:
         """A new queue, which runs from now on."""
         queue = QUEUE_TYPES[kind](self, facts)
         self._queues[number] = queue
-        for engine in queue.engines:
-            self._platform.scheduler.add(engine)
+        self.run(queue.engines)
 
     def remove_queue(self, number: int) -> None:
         """A queue that is destroyed; what it has not done is not done."""
-        for engine in self._queues.pop(number).engines:
-            self._platform.scheduler.remove(engine)
+        self.end(self._queues.pop(number).engines)
 
     def rung(self, number: int, value: int) -> None:
         """A doorbell."""
         if number in self._queues and not self.is_halted:
             try:
                 self._queues[number].ring(value)
-            except KernelFault as fault:
-                self.halt(str(fault))
+            except EngineFault as fault:
+                self.fail(fault)
 
     # -- faults -----------------------------------------------------------------------------------
 
@@ -89,17 +72,14 @@ class EmulatedGPU:
         """A queue interrupts the host for an event."""
         self._events.interrupt(event)
 
-    def memory_fault(self, fault: MemoryFault) -> None:
-        """A queue or a kernel used an address that it may not."""
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """A queue or a kernel used an address that it may not, or met what it cannot do."""
         self.is_halted = True
-        self._platform.failure = str(fault)
-        self._events.memory_fault(self.gpu_id, fault.address, fault.reason)
-
-    def halt(self, why: str) -> None:
-        """A queue or a kernel met what it cannot do."""
-        self.is_halted = True
-        self._platform.failure = why
-        self._events.hw_exception(self.gpu_id, memory_lost=False)
+        self.explain(str(fault))
+        if isinstance(fault, MemoryFault):
+            self._events.memory_fault(self.gpu_id, fault.address, fault.reason)
+        else:
+            self._events.hw_exception(self.gpu_id, memory_lost=False)
 
     def lose(self) -> None:
         """The GPU falls off the bus, or is reset."""

@@ -1,8 +1,8 @@
-"""Faults put into an emulated GPU on purpose, to show that a forgotten command would be noticed.
+"""What an emulated AMD GPU can pass over on purpose.
 
-    kfd.injection = Injection("wait", every=3)      # every third wait is passed over
+    kfd.inject(Injection("wait", every=3))      # every third wait is passed over
 
-A dropped command is what a runtime that forgot it would have sent. The kinds:
+The kinds:
 
 * `release`: the end of work is signalled although its writes have reached nobody else yet.
 * `signal`: the end of work is never signalled.
@@ -14,25 +14,14 @@ A dropped command is what a runtime that forgot it would have sent. The kinds:
 
 from __future__ import annotations
 
+from treadle.emulate.machine import injection
+
 __all__ = ["KINDS", "Injection"]
 
 KINDS = ("release", "signal", "wait", "barrier", "acquire", "mapping")
 
 
-class Injection:
-    """Drops commands of one kind: each `every`-th, from the first on. `dropped` counts them."""
+class Injection(injection.Injection):
+    """Drops commands of one kind."""
 
-    def __init__(self, kind: str, every: int = 1, skip: int = 0) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"nothing of the kind {kind!r} can be dropped; {', '.join(KINDS)} can")
-        self.kind, self._every = kind, every
-        self._seen, self.dropped = -skip, 0
-
-    def drops(self, kind: str) -> bool:
-        """Whether this command, of that kind, is passed over."""
-        if kind != self.kind:
-            return False
-        is_dropped = self._seen >= 0 and self._seen % self._every == 0
-        self._seen += 1
-        self.dropped += is_dropped
-        return is_dropped
+    kinds = KINDS

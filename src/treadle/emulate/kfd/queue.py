@@ -1,8 +1,6 @@
-"""What the queues of an emulated GPU have in common: a ring that is read, and work that is done.
+"""What the queues of an emulated AMD GPU have in common: a ring, and packets that wait for memory.
 
-A queue is two engines. The front reads packets in order. The back does the work that they start, in
-any order that the packets allow. A fault ends all queues of the GPU, and the driver tells the
-program of it by an event.
+A fault ends all queues of the GPU, and the driver tells the program of it by an event.
 """
 
 from __future__ import annotations
@@ -12,16 +10,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from treadle.emulate.kfd.dispatch import KernelFault
-from treadle.emulate.machine.memory import MemoryFault
-from treadle.emulate.machine.work import Worklist
+from treadle.emulate.machine import queue
 
 if TYPE_CHECKING:
-    from random import Random
-
     from treadle.emulate.kfd.chips import Chip
     from treadle.emulate.kfd.dispatch import Execute
-    from treadle.emulate.machine.memory import AddressSpace
-    from treadle.emulate.machine.scheduler import Engine
+    from treadle.emulate.machine.memory import AddressSpace, MemoryFault
+    from treadle.emulate.machine.queue import EngineFault
 
 __all__ = ["COMPARISONS", "GPU", "Queue", "QueueFacts"]
 
@@ -37,21 +32,15 @@ COMPARISONS = {
 }
 
 
-class GPU(Protocol):
+class GPU(queue.GPU, Protocol):
     """What a queue asks of its GPU, an EmulatedGPU."""
 
     chip: Chip
     space: AddressSpace
     execute: Execute
-    is_halted: bool
 
-    @property
-    def random(self) -> Random: ...
-    def drops(self, kind: str) -> bool: ...
-    def clock(self) -> int: ...
     def interrupt(self, event: int) -> None: ...
-    def memory_fault(self, fault: MemoryFault) -> None: ...
-    def halt(self, why: str) -> None: ...
+    def fail(self, fault: MemoryFault | EngineFault) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -64,38 +53,20 @@ class QueueFacts:
     write_pointer: int
 
 
-class Queue:
+class Queue(queue.Queue[GPU]):
     """One queue. `ring` tells it of a doorbell."""
 
     def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
-        self.gpu, self.facts = gpu, facts
-        self.work = Worklist(gpu.random)
-        self.engines: list[Engine] = [self._guarded(self.front()), self._guarded(self.back())]
+        self.facts = facts
+        super().__init__(gpu)
+
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """All queues of the GPU end, and the program is told."""
+        self.gpu.fail(fault)
 
     def ring(self, value: int) -> None:
         """The program has stored to the doorbell."""
         raise NotImplementedError
-
-    def front(self) -> Iterator[bool]:
-        """Reads packets."""
-        raise NotImplementedError
-
-    def back(self) -> Iterator[bool]:
-        """Does what they start."""
-        while True:
-            yield self.work.do_one()
-
-    def _guarded(self, engine: Iterator[bool]) -> Iterator[bool]:
-        """The engine until a fault."""
-        try:
-            for went_on in engine:
-                yield went_on
-                if self.gpu.is_halted:
-                    return
-        except MemoryFault as fault:
-            self.gpu.memory_fault(fault)
-        except KernelFault as fault:
-            self.gpu.halt(str(fault))
 
     def until(
         self, address: int, nbytes: int, mask: int, reference: int, how: int

@@ -9,8 +9,9 @@ A device is whatever fits DeviceFile. What it does not know it refuses as Linux 
 ioctl is ENOTTY, an unknown file ENOENT.
 
 The engines of the devices run whenever the program asks something of the platform, and only then:
-some steps at a doorbell, at least one step at a pause. The clock is the host's; where nothing can
-go on, a pause moves it forward, so that a timeout takes no time.
+some steps at a doorbell, at least one step at a pause. What is collected in the middle of a step
+makes its calls behind it: whoever asked for the step holds the platform. The clock is the host's;
+where nothing can go on, a pause moves it forward, so that a timeout takes no time.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import errno
 import os
 import threading
 import time
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.emulate.machine.memory import HostPages, MemoryObject
@@ -116,6 +118,12 @@ class EmulatedPlatform:
         self._open: dict[int, OpenFile] = {}
         self._doorbells: dict[int, tuple[int, Doorbells]] = {}  # page -> where they begin
         self._skipped = 0
+        self._is_running = False  # whether some thread does the engines' work
+        self._collected: deque[Callable[[], None]] = deque()  # what waits for its end
+
+    def __del__(self, close: Callable[[int], None] = os.close) -> None:
+        for fd in getattr(self, "_open", ()):  # what the program has not closed
+            close(fd)
 
     # -- what is there ----------------------------------------------------------------------------
 
@@ -220,7 +228,7 @@ class EmulatedPlatform:
             base, doorbells = found
             doorbells.rung(address - base, value)
             if not self.scheduler.is_paused:
-                uninterrupted(lambda: self.scheduler.some_steps(_STEPS_OF_A_DOORBELL))
+                self.run_engines(lambda: self.scheduler.some_steps(_STEPS_OF_A_DOORBELL))
 
     def barrier(self) -> None:
         pass
@@ -235,8 +243,35 @@ class EmulatedPlatform:
         self._skipped += nanoseconds
 
     def pause(self) -> None:
+        self.run_engines(self._go_on)
+
+    def run_engines(self, work: Callable[[], object]) -> None:
+        """Lets the engines go on, which Ctrl-C does not cut in two."""
         with self._lock:
-            uninterrupted(self._go_on)
+            try:
+                uninterrupted(lambda: self._run(work))
+            finally:
+                self._let_go()
+
+    def _run(self, work: Callable[[], object]) -> None:
+        self._is_running = True
+        try:
+            work()
+        finally:
+            self._is_running = False
+
+    def at_rest(self, action: Callable[[], None]) -> None:
+        self._collected.append(action)
+        if self._lock.acquire(blocking=False):  # else whoever holds it may wait for this thread
+            try:
+                if not self._is_running:
+                    self._let_go()
+            finally:
+                self._lock.release()
+
+    def _let_go(self) -> None:
+        while self._collected:
+            self._collected.popleft()()
 
     def _go_on(self) -> None:
         if not self.scheduler.step():

@@ -1,8 +1,7 @@
 """A channel: a ring of pushbuffers that is read, and the work that their methods start.
 
-Two engines run it. The front reads entries and methods in order. The back does the work that they
-start, in any order that they allow. A fault ends all channels of the GPU, and the driver tells the
-program by error notifiers.
+It is a queue whose front reads entries and methods. A fault ends all channels of its group, and
+the driver tells the program by error notifiers.
 """
 
 from __future__ import annotations
@@ -13,17 +12,18 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from treadle.emulate.machine.memory import MemoryFault
-from treadle.emulate.machine.work import After, Worklist
+from treadle.emulate.machine.queue import Queue
+from treadle.emulate.machine.work import After
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.compute import ComputeEngine
 from treadle.emulate.nv.copy import CopyEngine
+from treadle.emulate.nv.engines import GPU
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
-    from treadle.emulate.machine.memory import AddressSpace
-    from treadle.emulate.machine.scheduler import Engine
-    from treadle.emulate.nv.engines import GPU
+    from treadle.emulate.machine.memory import AddressSpace, MemoryFault
+    from treadle.emulate.machine.queue import EngineFault
+    from treadle.emulate.nv.group import ChannelGroup
 
 __all__ = ["Channel", "ChannelFacts"]
 
@@ -44,26 +44,35 @@ class ChannelFacts:
     userd: int
     notifier: int
     space: AddressSpace
+    group: ChannelGroup
     release: int
 
 
-class Channel:
+class Channel(Queue[GPU]):
     """One channel, by its work submission token."""
 
     def __init__(self, gpu: GPU, token: int, facts: ChannelFacts) -> None:
-        self.gpu, self.token, self.facts = gpu, token, facts
+        super().__init__(gpu)
+        self.token, self.facts = token, facts
         self.space = facts.space
         self.is_scheduled = self.is_registered = False
-        self.work = Worklist(gpu.random)
-        self.engines: list[Engine] = [self._guarded(self._front()), self._guarded(self._back())]
         control = tables.structure("Nvc56fControl", facts.release).fields
         self._get = facts.userd + control["GPGet"][0]
         self._put = facts.userd + control["GPPut"][0]
         self._notification = tables.structure("NvNotification", facts.release)
         self._is_rung = False
         self._offered: dict[int, str] = {}
-        self._bound: dict[int, ComputeEngine | CopyEngine] = {}
+        self.bound: dict[int, ComputeEngine | CopyEngine] = {}
         self._semaphore: dict[str, int] = {}
+
+    @property
+    def is_halted(self) -> bool:
+        """Whether its group, or all of the GPU, has stopped."""
+        return self.gpu.is_halted or self.facts.group.is_halted
+
+    def fail(self, fault: MemoryFault | EngineFault) -> None:
+        """The group ends, and the program is told."""
+        self.facts.group.fail(fault)
 
     def offer(self, kind: str, number: int) -> None:
         """An object of a class below the channel: "compute" or "copy"."""
@@ -82,20 +91,8 @@ class Channel:
 
     # -- engines ----------------------------------------------------------------------------------
 
-    def _guarded(self, engine: Iterator[bool]) -> Iterator[bool]:
-        """The engine until a fault."""
-        try:
-            for went_on in engine:
-                yield went_on
-                if self.gpu.is_halted:
-                    return
-        except MemoryFault as fault:
-            kind = "FIFO_ERROR_MMU_ERR_FLT"
-            self.gpu.halt(ChannelFault(kind, str(fault), fault.address))
-        except ChannelFault as fault:
-            self.gpu.halt(fault)
-
-    def _front(self) -> Iterator[bool]:
+    def front(self) -> Iterator[bool]:
+        """Reads the entries of the ring."""
         while True:
             if not self._is_rung or not self.is_scheduled:
                 yield False
@@ -115,10 +112,6 @@ class Channel:
             ctypes.c_uint32.from_address(self._get).value = following
             yield True
 
-    def _back(self) -> Iterator[bool]:
-        while True:
-            yield self.work.do_one()
-
     # -- pushbuffers ------------------------------------------------------------------------------
 
     def _segment(self, entry: int) -> Iterator[bool]:
@@ -129,7 +122,8 @@ class Channel:
             raise _wrong(f"a GPFIFO entry {entry:#x} of a kind that is not emulated")
         if not length:
             return
-        words = memoryview(self.space.read(address, 4 * length)).cast("I")
+        data = self.gpu.changed("word", self.space.read(address, 4 * length))
+        words = memoryview(data).cast("I")
         at = 0
         while at < len(words):
             header = words[at]
@@ -156,7 +150,7 @@ class Channel:
         elif method < _HOST_METHODS:
             yield from self._host(method, value)
         else:
-            engine = self._bound.get(subchannel)
+            engine = self.bound.get(subchannel)
             if engine is None:
                 raise _wrong(f"method {method:#x} on subchannel {subchannel}, which has no class")
             while not self.work.has_room():
@@ -169,7 +163,7 @@ class Channel:
         if kind is None:
             raise _wrong(f"class {number:#x} is no object of the channel")
         make = ComputeEngine if kind == "compute" else CopyEngine
-        self._bound[subchannel] = make(self.gpu, self.space, self.work, number)
+        self.bound[subchannel] = make(self.gpu, self.space, self.work, number)
 
     # -- the host class ---------------------------------------------------------------------------
 

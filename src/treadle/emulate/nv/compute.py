@@ -32,7 +32,7 @@ class ComputeEngine:
     """An object of a compute class on one channel."""
 
     def __init__(self, gpu: GPU, space: AddressSpace, work: Worklist, number: int) -> None:
-        self._gpu, self._space, self._work = gpu, space, work
+        self._gpu, self.space, self._work = gpu, space, work
         self._methods = tables.methods("compute", number)
         self._state: dict[str, int] = {}
         self._fresh: set[str] = set()  # caches that were invalidated since the last launch
@@ -74,9 +74,9 @@ class ComputeEngine:
         if "SEND_PCAS_A" not in self._state:
             raise wrong("a launch without the address of its meta data")
         fresh, self._fresh = self._fresh, set()
-        self._work.add(partial(self._run, self._state["SEND_PCAS_A"] << 8, fresh))
+        self._work.add(partial(self.start, self._state["SEND_PCAS_A"] << 8, fresh))
 
-    def _run(self, address: int, fresh: set[str]) -> None:
+    def start(self, address: int, fresh: set[str]) -> None:
         """A launch, and those that its meta data name."""
         for _ in range(_MOST_CHAINED):
             following = self._run_one(address, fresh)
@@ -94,7 +94,7 @@ class ComputeEngine:
         self._check_local(meta)
         self._gpu.execute(
             Dispatch(
-                self._gpu.chip, self._space, meta.program, meta.grid, meta.block, meta.registers,
+                self._gpu.chip, self.space, meta.program, meta.grid, meta.block, meta.registers,
                 meta.barriers, meta.shared, meta.local, meta.banks,
                 self._address("SET_SHADER_LOCAL_MEMORY_WINDOW"),
                 self._address("SET_SHADER_SHARED_MEMORY_WINDOW"),
@@ -104,12 +104,7 @@ class ComputeEngine:
 
     def _meta_data(self, address: int) -> bytes:
         nbytes = tables.qmd(self._gpu.chip.qmd).nbytes
-        data = self._space.read(address, nbytes)
-        if self._gpu.drops("qmd"):
-            assert self._gpu.injection is not None
-            changed = int.from_bytes(data, "little") ^ 1 << self._gpu.injection.bit
-            data = changed.to_bytes(nbytes, "little")
-        return data
+        return self._gpu.changed("qmd", self.space.read(address, nbytes))
 
     def _check_local(self, meta: MetaData) -> None:
         """All multiprocessors' warps need their part of the local memory."""
@@ -124,4 +119,4 @@ class ComputeEngine:
                 f"multiprocessors, and {of_tpc} are set"
             )
         base, whole = self._address("SET_SHADER_LOCAL_MEMORY"), of_tpc * chip.gpcs * chip.tpcs
-        self._space.pieces(base, whole, 3)
+        self.space.pieces(base, whole, 3)

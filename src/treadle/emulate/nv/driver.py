@@ -7,26 +7,26 @@ EINVAL. What is wrong with the content of a call is a status in its argument.
 
 from __future__ import annotations
 
-import ctypes
 import errno
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from treadle.emulate.machine.driver import Driver
+from treadle.emulate.machine.layout import Given
 from treadle.emulate.machine.memory import MemoryObject
 from treadle.emulate.machine.platform import Doorbells, refusal
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.chips import chip
 from treadle.emulate.nv.faults import Status
 from treadle.emulate.nv.gpu import EmulatedGPU
-from treadle.emulate.nv.rm import Given, ResourceManager
+from treadle.emulate.nv.rm import ResourceManager
 from treadle.emulate.nv.uvm import UVM
 
 if TYPE_CHECKING:
     from treadle.emulate.machine.platform import EmulatedPlatform
     from treadle.emulate.nv.dispatch import Execute
-    from treadle.emulate.nv.injection import Injection
 
 __all__ = ["EmulatedNV"]
 
@@ -37,11 +37,11 @@ _OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  {}  Release Bu
 _CLOSED = "NVRM version: NVIDIA UNIX x86_64 Kernel Module  {}  Release Build\n"
 
 
-class EmulatedNV:
+class EmulatedNV(Driver[EmulatedGPU]):
     """A driver with one GPU for each name in `archs`.
 
     `version` is the driver's, `vram` the bytes of memory of each GPU where they are not the chip's.
-    `is_closed` makes the modules NVIDIA's closed ones, `refuses_access` the files another user's.
+    `is_closed` makes the modules NVIDIA's closed ones.
     """
 
     def __init__(
@@ -54,41 +54,22 @@ class EmulatedNV:
         vram: int | None = None,
         is_closed: bool = False,
     ) -> None:
-        self.platform, self.version = platform, version
-        self.refuses_access = False
         chips = [chip(arch) for arch in archs]
         if vram is not None:
             chips = [replace(one, vram=vram) for one in chips]
-        self.gpus = [EmulatedGPU(platform, one, n, execute) for n, one in enumerate(chips)]
+        gpus = [EmulatedGPU(platform, one, n, execute) for n, one in enumerate(chips)]
+        super().__init__(platform, gpus)
+        self.version = version
         major = int(version.partition(".")[0])
         self.release = max([one for one in (570, 580, 590) if one <= major], default=570)
-        self.rm = ResourceManager(self.gpus, self.release)
-        self.uvm = UVM(self.rm)
+        self.rm = ResourceManager(gpus, self.release, platform.program)
         platform.add_text(
             "/proc/driver/nvidia/version", (_CLOSED if is_closed else _OPEN).format(version)
         )
-        platform.add_device("/dev/nvidiactl", _Device(self, partial(ControlFile, self, None)))
-        platform.add_device("/dev/nvidia-uvm", _Device(self, partial(UVMFile, self)))
-        for gpu in self.gpus:
-            make = partial(ControlFile, self, gpu)
-            platform.add_device(f"/dev/nvidia{gpu.number}", _Device(self, make))
-
-    def inject(self, injection: Injection | None) -> None:
-        """Drops commands on purpose, on all GPUs, from now on."""
-        for gpu in self.gpus:
-            gpu.injection = injection
-
-
-class _Device:
-    """A device file."""
-
-    def __init__(self, driver: EmulatedNV, make: Callable[[], ControlFile | UVMFile]) -> None:
-        self._driver, self._make = driver, make
-
-    def open(self, fd: int) -> ControlFile | UVMFile:
-        if self._driver.refuses_access:
-            raise refusal(errno.EACCES)
-        return self._make()
+        self.add_file("/dev/nvidiactl", partial(ControlFile, self, None))
+        self.add_file("/dev/nvidia-uvm", partial(UVMFile, self))
+        for gpu in gpus:
+            self.add_file(f"/dev/nvidia{gpu.number}", partial(ControlFile, self, gpu))
 
 
 class ControlFile:
@@ -167,9 +148,9 @@ class ControlFile:
 
     def _alloc(self, given: Given) -> None:
         if given["hClass"] == tables.number("NV01_ROOT_CLIENT"):
-            given["hObjectNew"] = self._rm.alloc_client()
+            given["hObjectNew"] = self._rm.objects.add_client()
             return
-        block = _block(given["pAllocParms"], given["paramsSize"])
+        block = self._block(given["pAllocParms"], given["paramsSize"])
         self._rm.alloc(
             given["hRoot"], given["hObjectParent"], given["hObjectNew"], given["hClass"], block
         )
@@ -184,15 +165,20 @@ class ControlFile:
         self._rm.free(given["hRoot"], given["hObjectParent"], given["hObjectOld"])
 
     def _control(self, given: Given) -> None:
-        block = _block(given["params"], given["paramsSize"])
+        block = self._block(given["params"], given["paramsSize"])
         self._rm.control(given["hClient"], given["hObject"], given["cmd"], block)
-        ctypes.memmove(given["params"], bytes(block), len(block))
+        self._driver.platform.program.write(given["params"], bytes(block))
+
+    def _block(self, address: int, nbytes: int) -> bytearray:
+        """Parameters that lie in the program's memory."""
+        program = self._driver.platform.program
+        return bytearray(program.read(address, nbytes) if nbytes else b"")
 
     def _map_memory_dma(self, given: Given) -> None:
         client = given["hClient"]
-        self._rm.find(client, given["hDevice"], "NV01_DEVICE_0")
-        self._rm.find(client, given["hDma"], "NV01_MEMORY_VIRTUAL")
-        one = self._rm.find(client, given["hMemory"])
+        self._rm.objects.find(client, given["hDevice"], "NV01_DEVICE_0")
+        self._rm.objects.find(client, given["hDma"], "NV01_MEMORY_VIRTUAL")
+        one = self._rm.objects.find(client, given["hMemory"])
         if one.memory is None or given["length"] > one.nbytes:
             raise Status("INVALID_LIMIT")
         if not given["flags"] & 1 << 15:
@@ -202,8 +188,8 @@ class ControlFile:
 
     def _map_memory(self, given: Given) -> None:
         client, nbytes = given["hClient"], given["length"]
-        self._rm.find(client, given["hDevice"], "NV01_DEVICE_0", "NV20_SUBDEVICE_0")
-        one = self._rm.find(client, given["hMemory"], "NV01_MEMORY_SYSTEM", "USERMODE")
+        self._rm.objects.find(client, given["hDevice"], "NV01_DEVICE_0", "NV20_SUBDEVICE_0")
+        one = self._rm.objects.find(client, given["hMemory"], "NV01_MEMORY_SYSTEM", "USERMODE")
         target = self._driver.platform.file(given["fd"])
         if not isinstance(target, ControlFile) or given["offset"]:
             raise Status("INVALID_ARGUMENT", "fd or offset")
@@ -236,15 +222,11 @@ def _rung(gpu: EmulatedGPU, offset: int, value: int) -> None:
         gpu.rung(value)
 
 
-def _block(address: int, nbytes: int) -> bytearray:
-    return bytearray(ctypes.string_at(address, nbytes)) if nbytes else bytearray()
-
-
 class UVMFile:
-    """/dev/nvidia-uvm."""
+    """/dev/nvidia-uvm: each that is opened has ranges of its own."""
 
     def __init__(self, driver: EmulatedNV) -> None:
-        self._driver = driver
+        self._driver, self._uvm = driver, UVM(driver.rm)
         names = (
             "REGISTER_GPU", "REGISTER_GPU_VASPACE", "REGISTER_CHANNEL", "ENABLE_PEER_ACCESS",
             "CREATE_EXTERNAL_RANGE", "MAP_EXTERNAL_ALLOCATION", "FREE",
@@ -253,7 +235,7 @@ class UVMFile:
 
     def ioctl(self, request: int, argument: bytearray) -> None:
         """One call."""
-        uvm, release = self._driver.uvm, self._driver.release
+        uvm, release = self._uvm, self._driver.release
         if request == tables.number("UVM_INITIALIZE"):
             uvm.is_initialized = True
             return

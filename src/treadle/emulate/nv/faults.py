@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from treadle.emulate.machine.queue import EngineFault
 from treadle.emulate.nv import tables
 
 __all__ = ["ChannelFault", "Status"]
 
 
-class ChannelFault(Exception):
+class ChannelFault(EngineFault):
     """An error of a channel: `kind` is a name of `nverror.h` without ROBUST_CHANNEL_.
 
     `address` is that of a fault of the GPU's page tables, else None.

@@ -1,38 +1,44 @@
-"""Faults put into an emulated GPU on purpose, to show that a forgotten command would be noticed.
+"""What an emulated NVIDIA GPU can pass over on purpose, or read changed.
 
     driver.inject(Injection("acquire", every=3))      # every third acquire is passed over
 
-A dropped command is what a runtime that forgot it would have sent. The kinds:
+The kinds:
 
 * `acquire`: work begins although the semaphore that it waits for is not released.
 * `release`: a semaphore is never released.
 * `order`: a semaphore is released although the work before has not ended.
 * `idle`: kernels run beside those before them, in either order.
 * `mapping`: memory is not mapped to a GPU.
+* `word`: one word of a pushbuffer, which is that much shorter.
 * `qmd`: not dropped but changed: one bit of queue meta data, `bit`.
 """
 
 from __future__ import annotations
 
+from treadle.emulate.machine import injection
+
 __all__ = ["KINDS", "Injection"]
 
-KINDS = ("acquire", "release", "order", "idle", "mapping", "qmd")
+KINDS = ("acquire", "release", "order", "idle", "mapping", "word", "qmd")
 
 
-class Injection:
-    """Drops commands of one kind: each `every`-th, from number `skip` on. `dropped` counts them."""
+class Injection(injection.Injection):
+    """Drops commands of one kind, or changes a bit of what is of the kind `qmd`."""
+
+    kinds = KINDS
 
     def __init__(self, kind: str, every: int = 1, skip: int = 0, bit: int = 0) -> None:
-        if kind not in KINDS:
-            raise ValueError(f"nothing of the kind {kind!r} can be dropped; {', '.join(KINDS)} can")
-        self.kind, self._every, self.bit = kind, every, bit
-        self._seen, self.dropped = -skip, 0
+        super().__init__(kind, every, skip)
+        self._bit = bit
 
-    def drops(self, kind: str) -> bool:
-        """Whether this command, of that kind, is passed over."""
+    def changed(self, kind: str, data: bytes) -> bytes:
+        """A pushbuffer without words, or meta data with one other bit."""
         if kind != self.kind:
-            return False
-        is_dropped = self._seen >= 0 and self._seen % self._every == 0
-        self._seen += 1
-        self.dropped += is_dropped
-        return is_dropped
+            return data
+        if kind == "word":
+            words = [data[at : at + 4] for at in range(0, len(data), 4)]
+            return b"".join(word for word in words if not self.drops(kind))
+        if not self.drops(kind):
+            return data
+        changed = int.from_bytes(data, "little") ^ 1 << self._bit
+        return changed.to_bytes(len(data), "little")

@@ -4,11 +4,12 @@
     meta.grid, meta.block, meta.program, meta.banks, meta.next
 
 A field that nothing here asks for has to be zero. What is asked for and has a wrong value is a
-fault, or is harmless for a reason that stands beside it.
+fault. What is ignored stands with its reason in `IGNORED`.
 """
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from treadle.emulate.nv.faults import ChannelFault
 if TYPE_CHECKING:
     from treadle.emulate.nv.chips import Chip
 
-__all__ = ["MetaData", "wrong"]
+__all__ = ["IGNORED", "MetaData", "wrong"]
 
 _KIB = 1 << 10
 _BANKS = 8
@@ -30,12 +31,19 @@ _REGISTERS_OF_SM = 65536
 _MOST_THREADS = 1024
 _ALIGNMENT = 256  # of a constant bank in memory; of a program it is 128
 
-# Fields of caches that no kernel here uses, or that choose how fast something is.
-_HARMLESS = {
-    "SM_GLOBAL_CACHING_ENABLE", "INVALIDATE_TEXTURE_HEADER_CACHE",
-    "INVALIDATE_TEXTURE_SAMPLER_CACHE", "INVALIDATE_TEXTURE_DATA_CACHE", "SAMPLER_INDEX",
-    "API_VISIBLE_CALL_LIMIT", "DEPENDENT_QMD0_PREFETCH", "DEPENDENT_QMD_PREFETCH[0]",
-}  # fmt: skip
+_HINT = "how soon the next meta data are fetched: a matter of speed"
+_TEXTURES = "kernels here have no textures"
+# Fields that have no effect on a result, and why.
+IGNORED = {
+    "SM_GLOBAL_CACHING_ENABLE": "whether loads use the first cache: a matter of speed",
+    "INVALIDATE_TEXTURE_HEADER_CACHE": _TEXTURES,
+    "INVALIDATE_TEXTURE_SAMPLER_CACHE": _TEXTURES,
+    "INVALIDATE_TEXTURE_DATA_CACHE": _TEXTURES,
+    "SAMPLER_INDEX": _TEXTURES,
+    "API_VISIBLE_CALL_LIMIT": "a limit of 32 nested calls, or none: kernels nest less",
+    "DEPENDENT_QMD0_PREFETCH": _HINT,
+    "DEPENDENT_QMD_PREFETCH[0]": _HINT,
+}
 _CACHES = {
     "INSTRUCTION": "INVALIDATE_INSTRUCTION_CACHE", "DATA": "INVALIDATE_SHADER_DATA_CACHE",
     "CONSTANT": "INVALIDATE_SHADER_CONSTANT_CACHE",
@@ -47,40 +55,46 @@ def wrong(told: str) -> ChannelFault:
     return ChannelFault("GR_CLASS_ERROR", told)
 
 
+@functools.cache
+def _names(version: str) -> dict[str, tuple[str, int]]:
+    """By each field's name without its unit: its whole name, and the unit as a shift."""
+    names: dict[str, tuple[str, int]] = {}
+    for name in tables.qmd(version).fields:
+        shift = re.search(r"_SHIFTED(\d+)", name)
+        names[re.sub(r"_SHIFTED\d+", "", name)] = name, int(shift[1]) if shift else 0
+    return names
+
+
 class _Fields:
     """The fields, and which of them were asked for. SHIFTEDn at the end of a name says the unit."""
 
     def __init__(self, version: str, data: bytes) -> None:
-        found = tables.qmd(version).decode(data)
-        self.left = found.pop("")
-        self._values: dict[str, tuple[str, int, int]] = {}
-        for name, value in found.items():
-            plain = re.sub(r"_SHIFTED(\d+)", "", name)
-            shift = re.search(r"_SHIFTED(\d+)", name)
-            self._values[plain] = name, value, int(shift[1]) if shift else 0
-        self._asked: set[str] = set()
+        self._values = tables.qmd(version).decode(data)
+        self.left = self._values.pop("")
+        self._names = _names(version)
+        self._asked = set(IGNORED)
 
     def get(self, *names: str) -> int:
         """A field by the first of its names that this version has, in its unit's multiples."""
         for name in names:
-            if name in self._values:
+            if name in self._names:
                 self._asked.add(name)
-                _, value, shift = self._values[name]
-                return value << shift
+                whole, shift = self._names[name]
+                return self._values[whole] << shift
         return 0
 
     def address(self, name: str, number: str = "") -> int:
         """An address whose upper bits are a field of their own."""
-        _, _, shift = self._values[f"{name}_LOWER{number}"]
+        _, shift = self._names[f"{name}_LOWER{number}"]
         low = self.get(f"{name}_LOWER{number}")
         return low | self.get(f"{name}_UPPER{number}") >> shift << 32 + shift
 
     def others(self) -> list[str]:
         """Fields that are not zero, and that nobody has asked for."""
         return [
-            name
-            for plain, (name, value, _) in self._values.items()
-            if value and plain not in self._asked and plain not in _HARMLESS
+            whole
+            for name, (whole, _) in self._names.items()
+            if self._values[whole] and name not in self._asked
         ]
 
 
@@ -108,8 +122,9 @@ class MetaData:
         self.next = self._dependent(fields)
         self._check_sizes(chip, fields)
         self._check_constants(chip, fields)
-        if fields.left or fields.others():
-            names = fields.others() or [f"bits {fields.left:#x} that are no field's"]
+        others = fields.others()
+        if fields.left or others:
+            names = others or [f"bits {fields.left:#x} that are no field's"]
             raise wrong(f"meta data with {', '.join(names)}, which is not emulated")
 
     def _bank(self, fields: _Fields, n: int) -> tuple[int, tuple[int, int]]:

@@ -84,16 +84,18 @@ class QMD:
                 self.fields[key] = low + n * step, high + n * step
         top = max(high for _, high in self.fields.values()) + 1
         self.nbytes = next(size for size in (256, 384) if 8 * size >= top)
+        self._masks = [
+            (name, low, (1 << high - low + 1) - 1) for name, (low, high) in self.fields.items()
+        ]
+        self._known = 0
+        for _, low, mask in self._masks:
+            self._known |= mask << low
 
     def decode(self, data: bytes) -> dict[str, int]:
         """All fields; bits that are none's under the name ""."""
         bits = int.from_bytes(data[: self.nbytes], "little")
-        found, left = {}, bits
-        for name, (low, high) in self.fields.items():
-            mask = (1 << high - low + 1) - 1
-            found[name] = bits >> low & mask
-            left &= ~(mask << low)
-        return found | {"": left}
+        found = {name: bits >> low & mask for name, low, mask in self._masks}
+        return found | {"": bits & ~self._known}
 
 
 _BANKS = 8  # elements of an array, unless _COUNTS says another number

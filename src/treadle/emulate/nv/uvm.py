@@ -15,9 +15,11 @@ from treadle.emulate.nv.faults import Status
 from treadle.runtime.hardware.host_memory import PAGE
 
 if TYPE_CHECKING:
+    from treadle.emulate.machine.layout import Given
     from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.nv.gpu import EmulatedGPU
-    from treadle.emulate.nv.rm import Given, Object, ResourceManager
+    from treadle.emulate.nv.objects import Object
+    from treadle.emulate.nv.rm import ResourceManager
 
 __all__ = ["UVM"]
 
@@ -41,7 +43,6 @@ class UVM:
     def __init__(self, rm: ResourceManager) -> None:
         self._rm = rm
         self.is_initialized = False
-        self.has_peers = True
         self._peers: set[frozenset[bytes]] = set()
         self._ranges: dict[int, _Range] = {}
         self._gpus: dict[bytes, EmulatedGPU] = {}
@@ -63,7 +64,7 @@ class UVM:
 
     def call_register_gpu_vaspace(self, given: Given) -> None:
         key = self._gpu(given["gpuUuid"])
-        one = self._rm.find(given["hClient"], given["hVaSpace"], "FERMI_VASPACE_A")
+        one = self._rm.objects.find(given["hClient"], given["hVaSpace"], "FERMI_VASPACE_A")
         if one.gpu is not self._gpus[key]:
             raise Status("INVALID_DEVICE", "the address space of another GPU")
         wanted = tables.number("NV_VASPACE_ALLOCATION_FLAGS_IS_EXTERNALLY_OWNED")
@@ -75,7 +76,7 @@ class UVM:
 
     def call_register_channel(self, given: Given) -> None:
         key = self._gpu(given["gpuUuid"])
-        one = self._rm.find(given["hClient"], given["hChannel"], "CHANNEL")
+        one = self._rm.objects.find(given["hClient"], given["hChannel"], "CHANNEL")
         if one.gpu is not self._gpus[key] or one.space is not self._spaces.get(key):
             raise Status("INVALID_ARGUMENT", "a channel of another address space")
         assert one.channel is not None
@@ -85,7 +86,7 @@ class UVM:
         pair = frozenset((self._gpu(given["gpuUuidA"]), self._gpu(given["gpuUuidB"])))
         if len(pair) != 2 or pair in self._peers:
             raise Status("INVALID_ARGUMENT", "one GPU twice, or peers already")
-        if not self.has_peers:
+        if not self._rm.has_peers:
             raise Status("NOT_SUPPORTED", "no way between the GPUs")
         self._peers.add(pair)
 
@@ -103,7 +104,7 @@ class UVM:
         one = self._ranges.get(base)
         if one is None or nbytes != one.nbytes or given["offset"]:
             raise Status("INVALID_ADDRESS", f"no range of {nbytes} bytes is at {base:#x}")
-        memory = self._rm.find(given["hClient"], given["hMemory"], *_MEMORY)
+        memory = self._rm.objects.find(given["hClient"], given["hMemory"], *_MEMORY)
         if memory.memory is None or memory.nbytes < nbytes:
             raise Status("INVALID_LIMIT", f"{nbytes} bytes of {memory.nbytes}")
         count = given["gpuAttributesCount"]

@@ -29,6 +29,7 @@ from treadle.emulate.ptx.syntax import (
     Variable,
     Vector,
 )
+from treadle.emulate.simt.liveness import live_values, members
 
 __all__ = ["VOTED", "Block", "Flow", "kernel_flow"]
 
@@ -196,29 +197,8 @@ def _find_live(blocks: list[Block], registers: dict[str, str]) -> None:
                 defined |= numbers.get(name, 0)
         uses.append(used)
         defines.append(defined)
-    live_in, live_out = [0] * len(blocks), [0] * len(blocks)
-    changed = True
-    while changed:
-        changed = False
-        for i in range(len(blocks) - 1, -1, -1):
-            out = 0
-            for target in blocks[i].targets:
-                if target < len(blocks):
-                    out |= live_in[target]
-            before = uses[i] | (out & ~defines[i])
-            live_out[i] = out
-            changed |= before != live_in[i]
-            live_in[i] = before
+    live_in, live_out = live_values(uses, defines, [block.targets for block in blocks])
     names = list(registers)
     for i, block in enumerate(blocks):
-        block.live_in = _members(names, live_in[i])
-        block.live_out = _members(names, live_out[i])
-
-
-def _members(names: list[str], bits: int) -> frozenset[str]:
-    found = []
-    while bits:
-        low = bits & -bits
-        found.append(names[low.bit_length() - 1])
-        bits ^= low
-    return frozenset(found)
+        block.live_in = frozenset(members(names, live_in[i]))
+        block.live_out = frozenset(members(names, live_out[i]))

@@ -30,11 +30,14 @@ __all__ = ["LaneCounters"]
 class LaneCounters:
     """Writes the dispatcher and the ways between the basic blocks 0 to `count` - 1.
 
-    `mask_bits` and `mask` are the lanes of the block that is being written.
+    `mask_bits` and `mask` are the lanes of the block that is being written. Without `takes_turns`
+    the least counter is always served: lanes meet again whatever a turn takes, and none may wait
+    for another of its warp in a loop.
     """
 
-    def __init__(self, e: Emitter, count: int) -> None:
+    def __init__(self, e: Emitter, count: int, takes_turns: bool = True) -> None:
         self.e, self._count, self._parks = e, count, 0
+        self._takes_turns = takes_turns
         self._mask, self._pcs = e.machine.mask, e.lanes("i32")
         self.mask_bits = self.mask = ""
 
@@ -45,7 +48,8 @@ class LaneCounters:
         e.do(f"%mask = alloca {mask}")
         e.do("%others = alloca i32")  # the least counter of the lanes that are elsewhere
         e.do(f"%flip = load i32, ptr {e.warp_field('flip')}")
-        e.do("%backwards = icmp ne i32 %flip, 0")
+        turns = "%flip" if self._takes_turns else "0"
+        e.do(f"%backwards = icmp ne i32 {turns}, 0")
         e.do("br label %dispatch")
         e.label("dispatch")
         left = e.op(f"load i32, ptr {e.warp_field('slice')}")

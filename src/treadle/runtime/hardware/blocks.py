@@ -50,7 +50,7 @@ class Block:
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         self.memory.returned.append(self.pages)
         if self.memory.is_dead and not exiting():
-            self.memory.collect()  # both are of one cycle, and nobody asks for more
+            self.memory.platform.at_rest(self.memory.collect)  # both are of one cycle
 
 
 class BlockMemory(ABC):
@@ -64,7 +64,7 @@ class BlockMemory(ABC):
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
         self.is_dead = True
         if not exiting():
-            self.collect()
+            self.platform.at_rest(self.collect)
 
     def collect(self) -> None:
         """Frees what blocks have left."""

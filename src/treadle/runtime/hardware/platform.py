@@ -19,6 +19,7 @@ import errno
 import os
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
 
@@ -77,6 +78,10 @@ class Platform(Protocol):
 
     def pause(self) -> None:
         """Lets a moment pass, between two looks at memory that a device writes to."""
+        ...
+
+    def at_rest(self, action: Callable[[], None]) -> None:
+        """Does what an object leaves when it is collected, now or when no call is under way."""
         ...
 
     def explain(self) -> str:
@@ -151,6 +156,9 @@ class LinuxPlatform:
 
     def pause(self) -> None:
         time.sleep(0)
+
+    def at_rest(self, action: Callable[[], None]) -> None:
+        action()
 
     def explain(self) -> str:
         return ""

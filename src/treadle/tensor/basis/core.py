@@ -329,13 +329,11 @@ class Core(State):
         Raises DTypeError.
         """
         tensors = [self, *lst]
+        if not all(isinstance(t, Core) for t in lst):
+            kinds = ", ".join(type(t).__name__ for t in lst)
+            raise DTypeError(f"[realize] computes tensors one by one, not {kinds}")
         with lock:  # else another thread could assign to one of them in between
-            try:
-                pending = [(t.node, t.device) for t in tensors]
-            except AttributeError:
-                kinds = ", ".join(type(t).__name__ for t in lst)
-                raise DTypeError(f"[realize] computes tensors one by one, not {kinds}") from None
-            nodes = realize(pending)
+            nodes = realize([(t.node, t.device) for t in tensors])
             for tensor, node in zip(tensors, nodes, strict=True):
                 tensor._computed(node)
         return self

@@ -14,7 +14,7 @@ from ...explained import explained
 from ...ir.args import WindowArg
 from ...ir.node import Node
 from ...ir.op import Op
-from ...ir.shape import Shape, same_size
+from ...ir.shape import Shape, same_size, simple_size
 from ..intervals import checked
 from ..operands import Operand
 from ..shapes import (
@@ -363,7 +363,7 @@ def _no_expansion(shape: Shape, wanted: Shape, old: Shape, new: Shape) -> str:
 
 
 def _is_whole(pair: Bounds, size: Extent) -> bool:
-    return isinstance(pair[0], int) and pair[0] == 0 and same_size(pair[1], size)
+    return isinstance(pair[0], int) and pair[0] == 0 and same_size(simple_size(pair[1]), size)
 
 
 def _negative(*sizes: Extent) -> bool:

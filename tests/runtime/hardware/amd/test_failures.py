@@ -160,7 +160,7 @@ def test_a_user_without_permission_is_told_what_to_do():
 
 def test_a_render_node_without_permission_is_told():
     machine = Machine("gfx1100")
-    kfd = machine.kfd
+    kfd = machine.opened
     machine.driver.refuses_access = True
     assert kfd.nodes
     with pytest.raises(DeviceError, match="may not open /dev/dri/renderD128; sudo usermod"):

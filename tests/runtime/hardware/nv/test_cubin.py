@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import re
 import subprocess
@@ -9,8 +10,11 @@ from importlib import metadata
 from pathlib import Path
 
 import pytest
+from tests.emulate.nv.machine import CHIPS, SOURCE, compiled
 
-from treadle.runtime.hardware.cubin import _PARTS, Image, _Pending
+from treadle.emulate.nv.programs import unpack
+from treadle.runtime.hardware.cubin import _PARTS, Image, KernelCode, _Pending, link
+from treadle.runtime.hardware.nv.classes import _GENERATIONS, Generation
 
 CALL = bytes.fromhex("43790000000000000000c00300ea0f00")  # CALL.ABS.NOINC 0
 LENGTH = 64  # instructions
@@ -25,13 +29,78 @@ def nvdisasm() -> str:
     return str(next(file.locate() for file in files if file.name == "nvdisasm"))
 
 
-def targets(code: bytes, chip: str, folder: Path) -> list[int]:
-    """Where the absolute calls in raw code lead, as nvdisasm reads them."""
+def disassembled(code: bytes, chip: str, folder: Path) -> str:
+    """Raw code as nvdisasm prints it."""
     file = folder / "code"
     file.write_bytes(code)
     command = [nvdisasm(), "-b", chip, str(file)]
-    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
+def targets(code: bytes, chip: str, folder: Path) -> list[int]:
+    """Where the absolute calls in raw code lead, as nvdisasm reads them."""
+    text = disassembled(code, chip, folder)
     return [int(found, 16) for found in re.findall(r"CALL\.ABS\.NOINC (0x[0-9a-f]+)", text)]
+
+
+def constants(code: bytes, chip: str, folder: Path) -> set[int]:
+    """The words of constant bank 0 that raw code reads, by their places in bytes."""
+    found: set[int] = set()
+    for line in disassembled(code, chip, folder).splitlines():
+        wide = re.search(r"\.(64|128)\b", line.partition("c[")[0])
+        for at in re.findall(r"\bc\[0x0\]\[(0x[0-9a-f]+|RZ)\]", line):
+            found |= {
+                int(at.replace("RZ", "0"), 16) + n
+                for n in range(0, int(wide[1]) // 8 if wide else 4, 4)
+            }
+    return found
+
+
+def written(generation: Generation, kernel: KernelCode) -> set[int]:
+    """The words of constant bank 0 that a launch writes."""
+    bank = generation.bank0
+    places = [(bank.block, 12), (bank.grid, 12), (bank.local, 8), (bank.stack, 4),
+              (bank.descriptor, 8), (bank.parameters, kernel.parameters_bytes)]  # fmt: skip
+    if bank.shared is not None:
+        places.append((bank.shared, 8))
+    return {at for start, nbytes in places for at in range(start, start + nbytes, 4)}
+
+
+def generation_of_arch(arch: str) -> Generation:
+    """What differs between GPUs, of one architecture."""
+    return next(one for one in _GENERATIONS.values() if one.arch == arch)
+
+
+# A kernel that reads all that a launch tells it: sizes, its stack, and generic pointers.
+EVERYTHING = r"""
+__device__ __noinline__ int sum(int* p, int n) { return n ? p[n] + sum(p, n - 1) : p[0]; }
+extern "C" __global__ void everything(int* out, double scale, char byte, long long n) {
+  __shared__ int part[64];
+  extern __shared__ int more[];
+  int own[32];
+  for (int k = 0; k < 32; k++) own[k] = out[k];
+  part[threadIdx.x] = more[threadIdx.x] + byte;
+  int* p = n & 1 ? own : n & 2 ? part : more;
+  out[gridDim.x * gridDim.y * gridDim.z + blockDim.x * blockDim.y * blockDim.z] =
+      sum(p, n) * scale;
+}
+"""
+
+
+@pytest.mark.parametrize("arch", CHIPS)
+def test_words_that_code_reads_of_constant_bank_0_are_those_that_a_launch_writes(arch, tmp_path):
+    generation = generation_of_arch(arch)
+    read: set[int] = set()
+    for source in (SOURCE, EVERYTHING) if "FULL_TESTS" in os.environ else (EVERYTHING,):
+        image = link(unpack(compiled(arch, source))[0])
+        for kernel in image.kernels.values():
+            code = image.data[kernel.at : kernel.at + kernel.nbytes]
+            found = constants(code, arch.rstrip("a").upper().replace("_", ""), tmp_path)
+            assert found <= written(generation, kernel), kernel.name
+            read |= found
+    bank = generation.bank0
+    for start in (bank.block, bank.grid, bank.stack, bank.descriptor, bank.parameters):
+        assert start in read
 
 
 @pytest.mark.parametrize(

@@ -193,7 +193,7 @@ def test_two_gpus_are_two_devices():
 @pytest.mark.parametrize("has_peers", [True, False])
 def test_a_copy_between_gpus_waits_for_both_and_goes_without_the_host(has_peers):
     machine = Machine("sm_80", "sm_80", seed=4)
-    machine.driver.uvm.has_peers = has_peers
+    machine.driver.rm.has_peers = has_peers
     first, second = machine.device(0), machine.device(1)
     phases = [machine.kernel(one, "add_number") for one in (first, second)]
     a = upload(first, np.arange(COUNT, dtype=np.int32))

@@ -56,8 +56,10 @@ class QueueMaker:
         self._blocks: list[object] = []  # what queues use as long as there are any
 
     def __del__(self, exiting: Callable[[], bool] = sys.is_finalizing) -> None:
-        if exiting():
-            return
+        if not exiting():
+            self.kfd.platform.at_rest(self._let_go)
+
+    def _let_go(self) -> None:
         for number in self._queues:
             with contextlib.suppress(KFDError):
                 self.kfd.call("destroy_queue", queue_id=number)

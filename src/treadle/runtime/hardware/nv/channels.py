@@ -36,6 +36,7 @@ _GP_PUT = 0x8C  # in Nvc56fControl
 _USERD_BYTES = 512
 _NOTIFIER_BYTES = PAGE
 _SUBROUTINE, _LENGTH = 41, 42  # bits of an entry: GP_ENTRY1_LEVEL, GP_ENTRY1_LENGTH
+_STATUS = NOTIFICATION.offsets["status"] // 2  # in halves of words
 _FAILED = 0xFFFF  # a notification's status; it is 0 before anything happened
 
 
@@ -82,6 +83,8 @@ class Channel:
         self._commands = memory.alloc_shared(_PUSHBUFFER_BYTES)
         for block in (self._ring, self._notifier):
             view(block.address, block.nbytes)[:] = bytes(block.nbytes)
+        self._notification = view(self._notifier.address, NOTIFICATION.nbytes)
+        self._halves = self._notification.cast("H")
         self._entries = view(self._ring.address, _ENTRIES * _ENTRY_BYTES).cast("Q")
         self._words = view(self._commands.address, _PUSHBUFFER_BYTES).cast("I")
         self._entry_room = Room(channels.timeline, _ENTRIES - 1)  # all full looks like empty
@@ -156,5 +159,6 @@ class Channel:
 
     def error(self) -> int | None:
         """The number that the driver has left in the channel's notifier, if any."""
-        found = NOTIFICATION.unpack(view(self._notifier.address, NOTIFICATION.nbytes))
-        return found["info32"] if found["status"] == _FAILED else None
+        if self._halves[_STATUS] != _FAILED:  # looked at before each launch
+            return None
+        return NOTIFICATION.unpack(self._notification)["info32"]

@@ -111,7 +111,10 @@ class NVDevice(HardwareDevice):
     def _fault_address(self, error: int) -> int | None:
         if error != _MMU_FAULT:
             return None
-        told = self.rm.control(self._debugger, "mmu_fault")
+        try:
+            told = self.rm.control(self._debugger, "mmu_fault")
+        except RMError:  # the fault is told without it
+            return None
         return told["mmuFaultInfoList"][0]["faultAddress"] if told["count"] else None
 
     # -- code -------------------------------------------------------------------------------------

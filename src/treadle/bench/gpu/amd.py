@@ -1,0 +1,329 @@
+"""AMD's GPUs by their kernel driver: each way to one, whether it is right, and what it takes.
+
+Which chip it is, copies, launches by PM4 and by AQL, replays, results beside those of the emulated
+GPU of the same chip, and the time of a launch, of a replay and of a copy.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from ..report import markdown
+from .findings import Findings, Skipped
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from ...runtime.base import Buffer, Launch
+    from ...runtime.hardware.amd import AMDDevice
+    from ...tensor import Tensor
+
+__all__ = ["run", "write_results"]
+
+_COUNT, _ITEMS = 4096, 64
+_REPLAYED, _WORDS = 16, 8  # launches of a replay, and words that one may change
+_ROUNDS = 5
+_KERNEL = """
+target triple = "amdgcn-amd-amdhsa"
+declare i32 @llvm.amdgcn.workgroup.id.x()
+declare i32 @llvm.amdgcn.workitem.id.x()
+define amdgpu_kernel void @k(ptr addrspace(1) %out, ptr addrspace(1) %x, i32 %n) #0 {
+  %g = call i32 @llvm.amdgcn.workgroup.id.x()
+  %i = call i32 @llvm.amdgcn.workitem.id.x()
+  %first = shl i32 %g, 6
+  %at = add i32 %first, %i
+  %from = getelementptr i32, ptr addrspace(1) %x, i32 %at
+  %to = getelementptr i32, ptr addrspace(1) %out, i32 %at
+  %v = load i32, ptr addrspace(1) %from
+  %w = mul i32 %v, 3
+  %r = add i32 %w, %n
+  store i32 %r, ptr addrspace(1) %to
+  ret void
+}
+attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-ptr"
+  "amdgpu-no-dispatch-ptr" "amdgpu-no-dispatch-id" "amdgpu-no-queue-ptr" }
+"""
+
+
+def run(findings: Findings) -> None:
+    """All of it, the first GPU of the driver."""
+    findings.check("the driver and its GPUs", lambda: _discovery(findings))
+    findings.check("copies", lambda: _copies(_device()))
+    for queue in ("PM4", "AQL"):
+        findings.check(f"launches by {queue}", lambda q=queue: _launches(_device(q)))
+        findings.check(f"replays by {queue}", lambda q=queue: _replays(_device(q)))
+    findings.check("a kernel's times", lambda: _timed(_device()))
+    findings.check("results are the emulated GPU's", _beside_emulated, patience=90)
+    findings.check("times", lambda: _times(findings), patience=60)
+
+
+def _device(queue: str = "") -> AMDDevice:
+    """The opened GPU; with `queue` a device of its own, whose kernels go to such a queue."""
+    from ... import Device
+    from ...runtime.hardware.amd import AMDDevice
+
+    opened = Device["AMD"].runtime
+    if not queue:
+        return opened
+    if queue == "PM4" and opened.node.partitions > 1:
+        raise Skipped("a GPU of several partitions takes AQL alone")
+    return AMDDevice(
+        "AMD", opened.kfd, opened.index, lambda node: opened.target, uses_aql=queue == "AQL"
+    )
+
+
+def _discovery(findings: Findings) -> None:
+    from ...runtime.hardware.amd import describe
+
+    kfd = _device().kfd
+    findings.note("driver", {
+        "interface": ".".join(map(str, kfd.version)),
+        "GPUs": [{"name": n.name, "arch": n.arch, "units": n.units, "memory": n.memory,
+                  "partitions": n.partitions} for n in kfd.nodes],
+    })  # fmt: skip
+    print(describe(kfd), file=sys.stderr)
+
+
+# -- right ------------------------------------------------------------------------------------
+
+
+def _put(device: AMDDevice, data: np.ndarray) -> Buffer:
+    buffer = device.allocator.alloc(data.nbytes)
+    device.write(buffer, memoryview(data).cast("B"))
+    return buffer
+
+
+def _get(device: AMDDevice, buffer: Buffer, like: np.ndarray) -> np.ndarray:
+    import numpy as np
+
+    found = np.zeros_like(like)
+    device.read(buffer, memoryview(found).cast("B"))
+    return found
+
+
+def _numbers(count: int = _COUNT) -> np.ndarray:
+    import numpy as np
+
+    return np.random.default_rng(count).integers(0, 1 << 31, count, np.int64).astype(np.int32)
+
+
+def _copies(device: AMDDevice) -> None:
+    """To the GPU, within it and back, of sizes that are no multiple of anything."""
+    import numpy as np
+
+    for nbytes in (1, 4, 4095, 65537, (1 << 20) + 3):
+        data = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
+        source, target = _put(device, data), _put(device, 0 * data)
+        assert device.copy_from(device, source, target, nbytes), "the GPU does not reach itself"
+        np.testing.assert_array_equal(_get(device, target, data), data)
+
+
+class _Kernel:
+    """out = x * 3 + n on one device."""
+
+    def __init__(self, device: AMDDevice) -> None:
+        from ...compile.llvm import LLVMCompiler
+        from ...runtime.base import Entry, Slot
+
+        code = LLVMCompiler(device.target).compile(_KERNEL)
+        slots = (Slot(0, 4 * _COUNT, True), Slot(1, 4 * _COUNT, False))
+        entry = Entry("k", _COUNT // _ITEMS, _ITEMS, slots, (0,))
+        self._library = device.load(code, [entry])
+
+    def launch(self, out: Buffer, x: Buffer, n: int) -> Launch:
+        from ...runtime.base import Launch
+
+        return Launch(self._library.phases, [out.argument, x.argument], [n])
+
+
+def _launches(device: AMDDevice) -> None:
+    """Each launch reads what the one before it has written."""
+    import numpy as np
+
+    kernel, data = _Kernel(device), _numbers()
+    buffers = [_put(device, data), _put(device, 0 * data)]
+    expected = data
+    for number in range(_ROUNDS):
+        device.run([kernel.launch(buffers[1], buffers[0], number)])
+        buffers.reverse()
+        expected = expected * np.int32(3) + np.int32(number)
+    np.testing.assert_array_equal(_get(device, buffers[0], data), expected)
+
+
+def _replays(device: AMDDevice) -> None:
+    """Other memory and another integer for each launch, while the last replay may still run."""
+    import numpy as np
+
+    kernel, data = _Kernel(device), _numbers()
+    x, outs = _put(device, data), [_put(device, 0 * data) for _ in range(2 * _REPLAYED)]
+    calls = device.call_list([kernel.launch(out, x, 0) for out in outs[:_REPLAYED]])
+    for number in range(_ROUNDS):
+        used = outs[_REPLAYED * (number % 2) :][:_REPLAYED]
+        before = calls.patched
+        for call, out in enumerate(used):
+            calls.set_arg(call, 0, out.argument)
+            calls.set_var(call, 0, number + call)
+        calls.run()
+        words = (calls.patched - before) / _REPLAYED
+        assert words <= _WORDS, f"{words} words change for each launch"
+        for call, out in enumerate(used):
+            found = _get(device, out, data)
+            np.testing.assert_array_equal(found, data * np.int32(3) + np.int32(number + call))
+
+
+def _timed(device: AMDDevice) -> None:
+    """By the GPU's clock kernels end after they start, and one after the other."""
+    kernel, data = _Kernel(device), _numbers()
+    x, out = _put(device, data), _put(device, data)
+    times = device.call_list([kernel.launch(out, x, n) for n in range(4)]).run_timed()
+    ends = [moment for both in times for moment in both]
+    assert ends == sorted(ends), times
+
+
+# -- beside the emulated GPU ------------------------------------------------------------------
+
+
+def _exact() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Programs whose machine code gives the same bits wherever it runs."""
+    from ... import dtypes
+
+    return {
+        "sum": lambda x, y: x * 3 + y,
+        "quotient": lambda x, y: x / y,
+        "integers": lambda x, y: (x * 1000).int() // ((y * 7).int().abs() + 1),
+        "halves": lambda x, y: (x.half() * y.half()).float(),
+        "bfloat16": lambda x, y: (x + y).cast(dtypes.bfloat16).float(),
+        "rows": lambda x, y: (x * y).sum(1),
+        "extremes": lambda x, y: x.maximum(y).argmax(1),
+        "sorted": lambda x, y: x.sort(1)[0],
+        "gathered": lambda x, y: x[(y[:, 0] * 100).int().abs() % 16],
+    }
+
+
+def _near() -> dict[str, Callable[[Tensor, Tensor], Tensor]]:
+    """Programs with instructions that hardware approximates, or whose order of sums is its own."""
+    from ... import dtypes
+
+    return {
+        "functions": lambda x, y: x.sin() + y.exp() + (x.abs() + 1).log().sqrt(),
+        "softmax": lambda x, y: (x + y).softmax(),
+        "product": lambda x, y: x @ y.T,
+        "product of halves": lambda x, y: x.half().matmul(y.half().T, dtype=dtypes.float32),
+    }
+
+
+def _results() -> dict[str, np.ndarray]:
+    import numpy as np
+
+    from ... import Tensor
+
+    draw = np.random.default_rng(7)
+    x, y = (Tensor(draw.standard_normal((64, 64)).astype(np.float32), device="AMD") for _ in "xy")
+    return {name: program(x, y).numpy() for name, program in (_exact() | _near()).items()}
+
+
+def write_results(path: str) -> None:
+    """In the process of the emulated GPU."""
+    import numpy as np
+
+    np.savez(path, allow_pickle=False, **_results())
+
+
+def _beside_emulated() -> None:
+    import numpy as np
+
+    chip, mine = _device().node.arch, _results()
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "results.npz")
+        code = f"from {__package__}.amd import write_results; write_results({path!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, "DEV": "AMD", "EMULATE": chip},
+            capture_output=True, text=True, check=False,
+        )  # fmt: skip
+        last = (done.stderr.strip().splitlines() or ["it said nothing"])[-1]
+        if done.returncode and "is emulated" in last:
+            raise Skipped(last)
+        assert done.returncode == 0, f"the emulated GPU's process: {last}"
+        with np.load(path) as file:
+            theirs = dict(file)
+    for name in _exact():
+        np.testing.assert_array_equal(mine[name], theirs[name], err_msg=name)
+    for name in _near():
+        np.testing.assert_allclose(mine[name], theirs[name], rtol=2e-5, atol=1e-5, err_msg=name)
+
+
+# -- times ------------------------------------------------------------------------------------
+
+
+def _best(action: Callable[[], object], wait: Callable[[], object]) -> float:
+    """Seconds of an action: the least of several, each begun when nothing runs."""
+    found = []
+    for _ in range(_ROUNDS):
+        wait()
+        start = time.perf_counter()
+        action()
+        found.append(time.perf_counter() - start)
+    wait()
+    return min(found)
+
+
+def _times(findings: Findings) -> None:
+    many, nbytes = (4, 1 << 16) if findings.emulated else (64, 1 << 28)
+    queues = ("PM4", "AQL") if _device().node.partitions == 1 else ("AQL",)
+    rows = [row for queue in queues for row in _latencies(_device(queue), queue, many)]
+    rows += _rates(_device(), nbytes)
+    findings.note("times", dict(rows))
+    table = markdown(["AMD", "found"], [[name, text] for name, text in rows])
+    if findings.emulated:
+        table.append("A dry run: these numbers say nothing of any GPU.")
+    findings.note("text", "\n".join(table))
+
+
+def _latencies(device: AMDDevice, queue: str, many: int) -> list[tuple[str, str]]:
+    """What launches take of the host's time, and until the GPU has done one."""
+    kernel, data = _Kernel(device), _numbers()
+    x, out = _put(device, data), _put(device, data)
+    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
+    calls = device.call_list(launch * _REPLAYED)
+
+    def launches() -> None:
+        for _ in range(many):
+            device.run(launch)
+
+    def whole() -> None:
+        device.run(launch)
+        wait()
+
+    for _ in range(2):  # both copies of the list are made
+        calls.run()
+    times = {
+        "a launch, host": _best(launches, wait) / many,
+        "a launch until it is done": _best(whole, wait),
+        f"a launch of {_REPLAYED} in a replay, host": _best(calls.run, wait) / _REPLAYED,
+    }
+    return [(f"{name}, {queue}", f"{1e6 * seconds:.1f} us") for name, seconds in times.items()]
+
+
+def _rates(device: AMDDevice, nbytes: int) -> list[tuple[str, str]]:
+    import numpy as np
+
+    data: Any = np.ones(nbytes, np.uint8)
+    one, two = _put(device, data), _put(device, data)
+
+    def within() -> None:
+        device.copy_from(device, one, two, nbytes)
+        device.synchronize()
+
+    wait, view = device.synchronize, memoryview(data).cast("B")
+    times = {
+        "copies to the GPU": _best(lambda: (device.write(one, view), wait()), wait),
+        "copies from the GPU": _best(lambda: device.read(one, view), wait),
+        "copies within the GPU": _best(within, wait),
+    }
+    return [(name, f"{nbytes / seconds / 1e9:.2f} GB/s") for name, seconds in times.items()]
