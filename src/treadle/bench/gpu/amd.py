@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..report import markdown
 from .findings import Findings, Skipped
@@ -313,7 +313,7 @@ def _latencies(device: AMDDevice, queue: str, many: int) -> list[tuple[str, str]
 def _rates(device: AMDDevice, nbytes: int) -> list[tuple[str, str]]:
     import numpy as np
 
-    data: Any = np.ones(nbytes, np.uint8)
+    data = np.ones(nbytes, np.uint8)
     one, two = _put(device, data), _put(device, data)
 
     def within() -> None:
