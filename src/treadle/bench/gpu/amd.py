@@ -12,7 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..report import markdown
 from .findings import Findings, Skipped
@@ -20,8 +20,9 @@ from .findings import Findings, Skipped
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...runtime.base import Buffer, Launch
+    from ...runtime.base import Launch
     from ...runtime.hardware.amd import AMDDevice
+    from ...runtime.hardware.buffers import DeviceBuffer
     from ...tensor import Tensor
 
 __all__ = ["run", "write_results"]
@@ -93,17 +94,17 @@ def _discovery(findings: Findings) -> None:
 # -- right ------------------------------------------------------------------------------------
 
 
-def _put(device: AMDDevice, data: np.ndarray) -> Buffer:
+def _put(device: AMDDevice, data: np.ndarray) -> DeviceBuffer:
     buffer = device.allocator.alloc(data.nbytes)
-    device.write(buffer, memoryview(data).cast("B"))
+    device.write(buffer, data.data.cast("B"))
     return buffer
 
 
-def _get(device: AMDDevice, buffer: Buffer, like: np.ndarray) -> np.ndarray:
+def _get(device: AMDDevice, buffer: DeviceBuffer, like: np.ndarray) -> np.ndarray:
     import numpy as np
 
     found = np.zeros_like(like)
-    device.read(buffer, memoryview(found).cast("B"))
+    device.read(buffer, found.data.cast("B"))
     return found
 
 
@@ -136,7 +137,7 @@ class _Kernel:
         entry = Entry("k", _COUNT // _ITEMS, _ITEMS, slots, (0,))
         self._library = device.load(code, [entry])
 
-    def launch(self, out: Buffer, x: Buffer, n: int) -> Launch:
+    def launch(self, out: DeviceBuffer, x: DeviceBuffer, n: int) -> Launch:
         from ...runtime.base import Launch
 
         return Launch(self._library.phases, [out.argument, x.argument], [n])
@@ -313,14 +314,14 @@ def _latencies(device: AMDDevice, queue: str, many: int) -> list[tuple[str, str]
 def _rates(device: AMDDevice, nbytes: int) -> list[tuple[str, str]]:
     import numpy as np
 
-    data: Any = np.ones(nbytes, np.uint8)
+    data = np.ones(nbytes, np.uint8)
     one, two = _put(device, data), _put(device, data)
 
     def within() -> None:
         device.copy_from(device, one, two, nbytes)
         device.synchronize()
 
-    wait, view = device.synchronize, memoryview(data).cast("B")
+    wait, view = device.synchronize, data.data.cast("B")
     times = {
         "copies to the GPU": _best(lambda: (device.write(one, view), wait()), wait),
         "copies from the GPU": _best(lambda: device.read(one, view), wait),

@@ -225,7 +225,7 @@ def test_too_much_memory_is_out_of_memory_and_the_device_goes_on(small):
 
 def test_a_device_that_is_collected_in_the_middle_of_a_kernel_is_closed_behind_it(small):
     device, others = small.device(), [small.device()]
-    assert len(small.driver._queues) == 4
+    assert len(small.driver.queues) == 4
 
     def forget(run):
         others.clear()
@@ -234,7 +234,7 @@ def test_a_device_that_is_collected_in_the_middle_of_a_kernel_is_closed_behind_i
     device.run([Launch([small.kernel(device, forget)], [0])])
     device.synchronize()
     assert not others
-    assert len(small.driver._queues) == 2
+    assert len(small.driver.queues) == 2
     data = np.arange(5, dtype=np.int32)
     assert (download(device, upload(device, data)) == data).all()
 
