@@ -77,6 +77,7 @@ METAL = Backend(
     _describe,
     has_several=True,
     extra="metal",
+    nodes=("/System/Library/Frameworks/Metal.framework",),  # of macOS, so never on Linux
     is_chosen_unasked=True,
     emulated_chip=_EMULATED,
     dlpack=8,

@@ -11,9 +11,9 @@ from weakref import WeakValueDictionary
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.metal.code import CompileOptions, PipelineDescriptor
 from treadle.emulate.metal.device import Device
-from treadle.emulate.metal.faults import Misuse
 from treadle.emulate.metal.indirect import IndirectDescriptor
 from treadle.emulate.metal.objects import Object, perform, pool
+from treadle.errors import DeviceError
 from treadle.forks import fork_safe
 from treadle.runtime.metal.messages import Handle, Messages
 from treadle.target import host_target
@@ -68,7 +68,7 @@ class EmulatedMetal(Messages):
     def object_at(self, pointer: int) -> Handle:
         found = self._named.get(pointer)
         if found is None:
-            raise Misuse(f"there is no object at {pointer:#x}")
+            raise DeviceError(f"METAL: there is no MTLBuffer at {pointer:#x}, but something else")
         return Handle(found)
 
     def pool(self) -> AbstractContextManager[object]:

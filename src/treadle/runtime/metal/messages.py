@@ -51,7 +51,10 @@ class Messages(ABC):
 
     @abstractmethod
     def object_at(self, pointer: int) -> Handle:
-        """The object that a pointer of somebody else's names; it is retained."""
+        """The object at a pointer of somebody else's; it is retained.
+
+        What is no object there ends the program, or raises DeviceError.
+        """
 
     @abstractmethod
     def pool(self) -> AbstractContextManager[object]:
