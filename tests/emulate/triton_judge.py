@@ -39,7 +39,7 @@ def compiled(target: str, folder: Path, names: Sequence[str]) -> dict[str, dict[
     path = str(judge("triton"))
     assembler = Path(path, "triton", "backends", "nvidia", "bin", "ptxas")
     if target.startswith("cuda") and not os.access(assembler, os.X_OK):
-        pytest.skip(f"no {assembler}: without the folder of Triton, .ci/judges --full makes it anew")
+        pytest.skip(f"no {assembler}: where {path} is removed, .ci/judges --full makes it anew")
     ran = subprocess.run(
         [sys.executable, str(PROGRAMS), target, str(folder), *names], capture_output=True,
         text=True, env={**os.environ, "PYTHONPATH": path, "TRITON_CACHE_DIR": str(folder)},

@@ -119,7 +119,7 @@ def _matmul(kind, to="*fp32", total=tl.float32, tiles=_TILES, precision="ieee"):
 
 
 def _attention(kind):
-    types = {name: f"*{kind}" for name in ("q", "k", "v")}
+    types = dict.fromkeys(("q", "k", "v"), f"*{kind}")
     types = {"out": "*fp32", **types, "length": "i32", "scale": "fp32"}
     return attention, types, {"TQ": 32, "TK": 32, "DEPTH": 32}, 4
 
