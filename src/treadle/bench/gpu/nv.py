@@ -11,17 +11,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ..report import markdown
 from . import suite
 from .findings import Findings, Skipped
 
 if TYPE_CHECKING:
+    from typing import Protocol
+
     import numpy as np
 
-    from ...runtime.base import Buffer, Launch
+    from ...runtime.base import Buffer, Device, Launch
     from ...runtime.hardware.nv import RM
+    from ...runtime.hardware.nv.objects import GPUObjects
+
+    class _Way(Device, Protocol):
+        """A GPU by its kernel driver, or by libcuda."""
+
+        is_software: bool
+
+        def copy_from(self, other: object, source: Buffer, target: Buffer, nbytes: int) -> bool: ...
+
 
 __all__ = ["run"]
 
@@ -141,7 +152,7 @@ def _driver(findings: Findings) -> None:
         findings.note(_MISSING, str(error))
 
 
-def _objects(findings: Findings) -> Any:
+def _objects(findings: Findings) -> GPUObjects:
     from ...runtime.hardware.nv.objects import GPUObjects
 
     rm = _rm(findings)
@@ -172,19 +183,19 @@ def _chain(findings: Findings) -> None:
 # -- right ------------------------------------------------------------------------------------
 
 
-def _device(findings: Findings, backend: str = "NV") -> Any:
+def _device(findings: Findings, backend: str = "NV") -> _Way:
     from ... import Device
 
     return Device[_name(backend, findings)].runtime
 
 
-def _put(device: Any, data: np.ndarray) -> Buffer:
+def _put(device: _Way, data: np.ndarray) -> Buffer:
     buffer = device.allocator.alloc(data.nbytes)
     device.write(buffer, memoryview(data).cast("B"))
     return buffer
 
 
-def _get(device: Any, buffer: Buffer, like: np.ndarray) -> np.ndarray:
+def _get(device: _Way, buffer: Buffer, like: np.ndarray) -> np.ndarray:
     import numpy as np
 
     found = np.zeros_like(like)
@@ -198,7 +209,7 @@ def _numbers() -> np.ndarray:
     return np.random.default_rng(_COUNT).integers(0, 1 << 28, _COUNT, np.int64).astype(np.int32)
 
 
-def _copies(device: Any) -> None:
+def _copies(device: _Way) -> None:
     """To the GPU, within it and back, of sizes that are no multiple of anything."""
     import numpy as np
 
@@ -212,7 +223,7 @@ def _copies(device: Any) -> None:
 class _Kernel:
     """One kernel of the source on one device, by machine code for its own architecture."""
 
-    def __init__(self, device: Any, symbol: str = "integers") -> None:
+    def __init__(self, device: _Way, symbol: str = "integers") -> None:
         from ...compile.nvrtc import NVRTCCompiler
         from ...emulate.nv.compiler import RecordingCompiler
         from ...runtime.base import Entry, Slot
@@ -235,7 +246,7 @@ class _Kernel:
         return Launch(self._library.phases, [out.argument, x.argument], [n])
 
 
-def _launches(device: Any) -> None:
+def _launches(device: _Way) -> None:
     """Each launch reads what the one before it has written."""
     import numpy as np
 
@@ -249,7 +260,7 @@ def _launches(device: Any) -> None:
     np.testing.assert_array_equal(_get(device, buffers[0], data), expected)
 
 
-def _replays(device: Any) -> None:
+def _replays(device: _Way) -> None:
     """Other memory and another integer for each launch of a list."""
     import numpy as np
 
@@ -312,7 +323,7 @@ def _shown(name: str, times: dict[str, float]) -> str:
     return f"{times[name]:.2f} GB/s" if "copies" in name else f"{1e6 * times[name]:.1f} us"
 
 
-def _of_one(device: Any, many: int, nbytes: int) -> dict[str, float]:
+def _of_one(device: _Way, many: int, nbytes: int) -> dict[str, float]:
     """Seconds, and bytes in a nanosecond of copies."""
     import numpy as np
 
