@@ -191,7 +191,7 @@ def _device(findings: Findings, backend: str = "NV") -> _Way:
 
 def _put(device: _Way, data: np.ndarray) -> Buffer:
     buffer = device.allocator.alloc(data.nbytes)
-    device.write(buffer, memoryview(data).cast("B"))
+    device.write(buffer, data.data.cast("B"))
     return buffer
 
 
@@ -199,7 +199,7 @@ def _get(device: _Way, buffer: Buffer, like: np.ndarray) -> np.ndarray:
     import numpy as np
 
     found = np.zeros_like(like)
-    device.read(buffer, memoryview(found).cast("B"))
+    device.read(buffer, found.data.cast("B"))
     return found
 
 
@@ -332,7 +332,7 @@ def _of_one(device: _Way, many: int, nbytes: int) -> dict[str, float]:
     launch, wait = [kernel.launch(out, x, 1)], device.synchronize
     calls = device.call_list(launch * _REPLAYED)
     block = np.ones(nbytes, np.uint8)
-    view, one, two = memoryview(block), _put(device, block), _put(device, block)
+    view, one, two = block.data, _put(device, block), _put(device, block)
 
     def launches() -> None:
         for _ in range(many):
