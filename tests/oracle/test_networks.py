@@ -198,10 +198,7 @@ def errors(found: Sequence[np.ndarray], exact: Sequence[np.ndarray]) -> list[flo
     ]
 
 
-@pytest.mark.parametrize(("device", "seed"), CASES)
-def test_random_networks_are_nearly_as_close_as_those_of_pytorch(device, seed):
-    rng = np.random.default_rng(seed)
-    net = network(rng)
+def check(net: Network, rng: np.random.Generator, device: str) -> None:
     shape_of_y = theirs(net, None, torch.float32)[0][0].shape
     given = rng.standard_normal(shape_of_y).astype(np.float32)
     exact, closest = theirs(net, given, torch.float64)
@@ -210,5 +207,26 @@ def test_random_networks_are_nearly_as_close_as_those_of_pytorch(device, seed):
     bounds = [max(TIMES * e, LEAST) for e in errors(other, exact)][:compared]
     for how, found in zip(("at once", "captured"), ours(net, given, device), strict=True):
         off = errors(found, exact)[:compared]
-        what = [n for n, (e, most) in enumerate(zip(off, bounds, strict=True)) if e > most]
-        assert not what, (how, net.layers, [(n, off[n], bounds[n]) for n in what])
+        wrong = [n for n, (e, most) in enumerate(zip(off, bounds, strict=True)) if e > most]
+        assert not wrong, (how, net.layers, [(n, off[n], bounds[n]) for n in wrong])
+
+
+@pytest.mark.parametrize(("device", "seed"), CASES)
+def test_random_networks_are_nearly_as_close_as_those_of_pytorch(device, seed):
+    rng = np.random.default_rng(seed)
+    check(network(rng), rng, device)
+
+
+@pytest.mark.parametrize(
+    ("shape", "names"),
+    [
+        ((160, 33), ("rms",)),
+        ((160, 33), ("by the sum", "tril")),
+        ((100, 300), ("gelu", "relu", "tril", "normal")),
+    ],
+)
+def test_columns_of_equal_numbers_are_nearly_as_close_as_those_of_pytorch(shape, names):
+    rng = np.random.default_rng(shape[0])
+    rng.standard_normal(shape)
+    x = np.broadcast_to((rng.random((1, shape[1])) + 0.5).astype(np.float32), shape).copy()
+    check(Network([(name, 0, False, []) for name in names], [x]), rng, "CPU")
