@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from treadle.bench.gpu import __main__ as command
-from treadle.bench.gpu import amd, benchmark, findings, parts, probes, record
+from treadle.bench.gpu import amd, benchmark, findings, nv, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
 from treadle.bench.gpu.suite import _Outcomes
@@ -343,6 +343,62 @@ def test_findings_are_what_checks_did(tmp_path):
     assert text.startswith("a table\n")
     assert "* failed: work: bad: IndexError" in text
     assert "* skipped: work: absent: no such thing here" in text
+
+
+# -- NV ---------------------------------------------------------------------------------------
+
+
+def written_by(tmp_path):
+    return [(f.name, f.outcome) for f in findings.read_findings(str(tmp_path / "f"))[0]]
+
+
+def test_nothing_is_tried_behind_an_xid_in_this_process_or_the_next(tmp_path):
+    def fails(text):
+        raise DeviceError(text)
+
+    written = findings.Findings(str(tmp_path / "f"), 100, True)
+    steps = nv._Steps(written)
+    steps.take("a", lambda: fails("NV: it is refused"))
+    steps.take("b", int)
+    steps.take("c", lambda: fails("NV: a kernel used memory that is not its own (Xid 31)"))
+    steps.take("d", int)
+    nv._Steps(findings.Findings(str(tmp_path / "f"), 100, True)).take("e", int)
+    assert written_by(tmp_path) == [
+        ("a", "failed"), ("b", "passed"), ("c", "failed"), ("d", "skipped"), ("e", "skipped"),
+    ]  # fmt: skip
+
+
+def test_a_machine_without_the_kernel_driver_leaves_nv_out(tmp_path, monkeypatch):
+    def none(_):
+        raise DeviceError("NV: there is no /dev/nvidiactl")
+
+    monkeypatch.setattr(nv, "_rm", none)
+    nv.run(findings.Findings(str(tmp_path / "f"), 100, False))
+    assert written_by(tmp_path) == [("NV: the kernel driver", "passed"), ("NV", "skipped")]
+
+
+def test_each_step_of_nv_fails_by_itself(tmp_path, monkeypatch):
+    """The driver's objects are made, whatever becomes of what comes behind them."""
+
+    def refused(*_):
+        raise DeviceError("NV: it is refused")
+
+    for step in ("_device", "_chain"):
+        monkeypatch.setattr(nv, step, refused)
+    monkeypatch.setattr(nv.suite, "run", lambda *_: None)
+    written = findings.Findings(str(tmp_path / "f"), 100, True)
+    nv.run(written)
+    found = dict(written_by(tmp_path))
+    assert {name for name, outcome in found.items() if outcome == "passed"} == {
+        "NV: the kernel driver", "NV: classes of the GPU",
+    }  # fmt: skip
+    assert "skipped" not in found.values()
+    assert written.notes["NV generation"] == "sm_90a"
+    assert "0xcbc0" in written.notes["NV classes"]
+
+
+def test_the_chain_of_objects_is_made_and_goes(tmp_path):
+    nv._chain(findings.Findings(str(tmp_path / "f"), 100, True))
 
 
 # -- rows -------------------------------------------------------------------------------------

@@ -273,6 +273,7 @@ def source(operations: list[Operation], is_uniform: bool) -> str:
     """A kernel of memory with a block of four times `COUNT` slots for each: arguments, results.
 
     Where it `is_uniform`, each workgroup has one item: LLVM takes scalar instructions, if it can.
+    For that it has to know that nobody changes the arguments.
     """
     which, items = ("workgroup", 1) if is_uniform else ("workitem", COUNT)
     text = _HEAD + _declared(operations) + f"declare i32 @llvm.amdgcn.{which}.id.x()\n"
@@ -286,7 +287,7 @@ def source(operations: list[Operation], is_uniform: bool) -> str:
         for place, of in enumerate(one.types):
             bits, at = bits_of(of), SLOT * COUNT * (4 * number + place)
             text += f"  %p{place} = getelementptr i8, ptr addrspace(1) %mine, i32 {at}\n"
-            text += f"  %v{place} = load i{bits}, ptr addrspace(1) %p{place}\n"
+            text += f"  %v{place} = load i{bits}, ptr addrspace(1) %p{place}, !invariant.load !0\n"
             values.append(f"%v{place}")
         at, bits = SLOT * COUNT * (4 * number + 3), bits_of(one.result)
         text += one.lines(values)
@@ -296,7 +297,7 @@ def source(operations: list[Operation], is_uniform: bool) -> str:
         # Names of this operation alone.
         text = re.sub(r"%(p\d|v\d|[abcrnfxyphq]|bits)(?=\W)", rf"%\1.o{number}", text)
     attribute = f'"amdgpu-flat-work-group-size"="{items},{items}"'
-    return f"{text}  ret void\n}}\nattributes #0 = {{ {attribute} }}\n"
+    return f"{text}  ret void\n}}\nattributes #0 = {{ {attribute} }}\n!0 = !{{}}\n"
 
 
 def folded(chip: str, operations: list[Operation]) -> list[list[int | None]]:

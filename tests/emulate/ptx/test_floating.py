@@ -113,6 +113,31 @@ def test_fma_of_halves_rounds_once(run, kind):
     same(launch(run, f"fma.rn.{kind} %d, %a, %b, %c;", kind, a, b, c), expected)
 
 
+MIXED = {
+    "add": lambda a, b, c: a + c, "sub": lambda a, b, c: a - c,
+    "fma": lambda a, b, c: (a.astype("f8") * b + c).astype("f4"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["f16", "bf16"])
+@pytest.mark.parametrize("name", MIXED)
+def test_sums_of_float32_take_halves(run, name, kind):
+    """What comes last is a float32 (PTX ISA 8.6, from sm_100 on)."""
+    rng = np.random.default_rng(5)
+    a, b = (np.resize(x, 300) for x in grid(kind))
+    c = np.resize(rng.permutation(F32), 300)
+    c[50:] = rng.standard_normal(250).astype("f4")
+    c[200:] = -(a.astype("f4") * b.astype("f4"))[200:]
+    operands = "%a, %b, %c" if name == "fma" else "%a, %c"
+    wide = [x.astype("f4") for x in (a, b, c)]
+    expected = MIXED[name](*wide)
+    arrays = (a.view("u2"), b.view("u2"), c.view("u4"))
+    same(run(f"{name}.rn.f32.{kind} %d, {operands};", *arrays, out="u4"), expected)
+    within = np.where(expected > 0, np.minimum(expected, np.float32(1)), np.float32(0))
+    found = run(f"{name}.rn.sat.f32.{kind} %d, {operands};", *arrays, out="u4")
+    same(found, within.astype("f4"))
+
+
 def _fma_exact(x, y, z, kind):
     """The sum rounded to the half's precision, subnormal ones at their fixed place."""
     bits, least = {"f16": (11, -24), "bf16": (8, -133)}[kind]

@@ -1,5 +1,7 @@
 """What threads do together: shuffles, votes, barriers, and how they part and meet again."""
 
+import math
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,30 @@ def test_matches(run):
 def test_reductions_of_a_warp(run, operation, expected):
     found = run(f"redux.sync.{operation} %d, %a, -1;", LANES + 1, out="u4")
     assert found.tolist() == [expected] * 32
+
+
+@pytest.mark.parametrize("values", ["numbers", "zeros", "some NaN", "all NaN"])
+@pytest.mark.parametrize("form", ["max", "min", "max.abs", "min.abs", "max.NaN", "min.abs.NaN"])
+def test_extremes_of_floats_of_a_warp(run, form, values):
+    """Of the lanes that are named: not of the last two, which have the largest numbers."""
+    x = np.random.default_rng(7).standard_normal(32).astype("f4")
+    if values == "zeros":
+        x = np.where(np.arange(32) % 3 == 0, np.float32(-0.0), np.float32(0.0))
+    elif values == "some NaN":
+        x[[3, 9]] = np.nan
+    elif values == "all NaN":
+        x[:30] = np.nan
+    x[30:] = (1e30, -1e30)
+    seen = np.abs(x[:30]) if "abs" in form else x[:30]
+    numbers = seen[~np.isnan(seen)]
+    if not numbers.size or ("NaN" in form and np.isnan(seen).any()):
+        expected = 0x7FFFFFFF
+    else:
+        pick = max if "max" in form else min
+        least = pick(numbers.tolist(), key=lambda v: (v, math.copysign(1, v)))
+        expected = int(np.float32(least).view("u4"))
+    found = run(f"redux.sync.{form}.f32 %d, %a, 0x3fffffff;", x.view("u4"), out="u4")
+    assert found[:30].tolist() == [expected] * 30
 
 
 def test_one_lane_is_elected(run):

@@ -28,7 +28,15 @@ def _open(name: str) -> Any:
     choice = parse_choice(name)
     backend = choice.backend
     assert backend.open is not None
-    return backend.open(request_of(backend, backend.toolchain(None), choice))
+    return backend.open(request_of(backend, backend.toolchain(choice.compiler), choice))
+
+
+def _chip_of(name: str) -> str:
+    """What a device of that name is, where it is emulated."""
+    choice = parse_choice(name)
+    backend = choice.backend
+    emulation = request_of(backend, backend.toolchain(choice.compiler), choice).emulation
+    return emulation.chip if emulation is not None else backend.emulated_chip or ""
 
 
 class _Gone:
@@ -86,7 +94,7 @@ def _open_amd(name: str) -> Any:
     from treadle.runtime.hardware.amd import KFD, AMDDevice, target_of
 
     platform = EmulatedPlatform()
-    driver = EmulatedKFD(platform, ["gfx1100"], Executor(compile_for_host))
+    driver = EmulatedKFD(platform, [_chip_of(name)], Executor(compile_for_host))
     device = AMDDevice(name, KFD(platform), 0, lambda node: target_of(node, None, True))
     device.gpu = driver.gpus[0]  # type: ignore[attr-defined]
     return device
@@ -105,11 +113,8 @@ def _open_nv(name: str) -> Any:
     from treadle.engine.host_code import compile_for_host
     from treadle.runtime.hardware.nv import RM, NVDevice, target_of
 
-    choice = parse_choice(name)
-    emulation = request_of(choice.backend, choice.backend.toolchain(None), choice).emulation
-    chip = "sm_80" if emulation is None else emulation.chip
     platform, programs = EmulatedPlatform(), Programs(compile_for_host)
-    driver = EmulatedNV(platform, [chip], Executor(programs))
+    driver = EmulatedNV(platform, [_chip_of(name)], Executor(programs))
     device = NVDevice(
         name, RM(platform), 0, lambda own, facts: target_of(own, facts, None, True),
         on_load=programs.record,

@@ -22,6 +22,7 @@ __all__ = ["run"]
 # What a dry run takes: a few tests that use each part of the way to the device, and no peer.
 _FEW = ["tests/tensor/test_autograd.py", "-k", "leaf or leaves"]
 _LONGEST = 300
+_XID = "(Xid "  # what the kernel driver calls an error of the GPU
 _REPLACED = 200  # processes at most: each is a test that failed
 
 
@@ -105,6 +106,8 @@ class _Outcomes:
             self._failed += 1
             lines = str(report.longrepr).strip().splitlines() or ["no message"]
             self._findings.add(report.nodeid, "failed", report.duration, lines[-1][:_LONGEST])
+            if _XID in str(report.longrepr):
+                pytest.exit("the GPU has had an error: nothing more is tried")
         elif report.skipped and self._refused in str(report.longrepr):
             self._findings.add(report.nodeid, "failed", 0.0, str(report.longrepr)[:_LONGEST])
             self._failed += 1

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
-from treadle.emulate.amd.operands import Kind
-from treadle.emulate.amd.vector import simple
+from treadle.emulate.amd.vector import join, simple
 from treadle.emulate.amd.wave import Unsupported
 
 if TYPE_CHECKING:
@@ -48,33 +47,25 @@ simple("v_sad_u16", "u32", ("u32",) * 3, lambda w, *v: _sum(w, *v, bits=16))
 simple("v_msad_u8", "u32", ("u32",) * 3, lambda w, *v: _sum(w, *v, is_masked=True))
 
 
-def _four(name: str, is_masked: bool, bits: int) -> None:
-    """Four sums, each of which takes the first source one byte further on."""
+def _four(name: str, is_masked: bool) -> None:
+    """Four sums of 16 bits, each of which takes the first source one byte further on."""
 
     @MEANINGS.of(name)
     def meaning(w: Wave) -> None:
-        x, third = w.x, w.item.operands["src2"]
-        window, b = w.raw("src0", "u64"), w.raw("src1", "u32")
-        if third.kind in (Kind.CONSTANT, Kind.LITERAL) and third.value:
-            raise Unsupported(f"{w.item.operation} with a constant that is not 0")
+        x = w.x
+        window, b, totals = w.raw("src0", "u64"), w.raw("src1", "u32"), w.raw("src2", "u64")
         sums = []
         for i in range(4):
             a = x.resize("u64", "u32", x.op("u64", "lshr", window, x.const("u64", 8 * i)))
-            total = w.lanes_of(third, i * bits // 32)
-            if bits == 16:
-                total = x.bits(total, 16 * (i % 2), 16)
-            sums.append(_sum(w, a, b, total, is_masked=is_masked))
-        if bits == 16:
-            low = [x.bits(one, 0, 16) for one in sums]
-            above = [x.op("u32", "shl", one, x.const("u32", 16)) for one in sums]
-            sums = [x.op("u32", "or", low[i], above[i + 1]) for i in (0, 2)]
-        for part, value in enumerate(sums):
+            total = x.resize("u64", "u32", x.bits(totals, 16 * i, 16, "u64"))
+            sums.append(x.resize("u32", "u16", _sum(w, a, b, total, is_masked=is_masked)))
+        for part in range(2):
+            value = join(w, *sums[2 * part : 2 * part + 2])
             w.set_vector(w.item.operands["vdst"], value, part)
 
 
-_four("v_qsad_pk_u16_u8", is_masked=False, bits=16)
-_four("v_mqsad_pk_u16_u8", is_masked=True, bits=16)
-_four("v_mqsad_u32_u8", is_masked=True, bits=32)
+_four("v_qsad_pk_u16_u8", is_masked=False)
+_four("v_mqsad_pk_u16_u8", is_masked=True)
 
 
 def _average(w: Wave, a: str, b: str, c: str) -> str:

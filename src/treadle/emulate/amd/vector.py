@@ -461,10 +461,10 @@ def _same_for_all(name: str, value: bool) -> None:
         set_flags(w, ones)
 
 
-for _kind in ("i32", "u32", "i64", "u64", "f16", "f32", "f64"):
+for _kind in ("i16", "u16", "i32", "u32", "i64", "u64", "f16", "f32", "f64"):
     for _prefix in ("v_cmp", "v_cmpx"):
         _same_for_all(f"{_prefix}_f_{_kind}", value=False)
-        _same_for_all(f"{_prefix}_t{'ru' if _kind[0] == 'f' else ''}_{_kind}", value=True)
+        _same_for_all(f"{_prefix}_t_{_kind}", value=True)
 
 
 # -- between lanes

@@ -24,10 +24,12 @@ from treadle.runtime.hardware import host_memory
 from treadle.runtime.hardware.host_memory import PAGE
 
 __all__ = [
-    "POISON", "AddressSpace", "HostPages", "Mapping", "MemoryFault", "MemoryObject", "Permission",
+    "POISON", "UNWRITTEN", "AddressSpace", "HostPages", "Mapping", "MemoryFault", "MemoryObject",
+    "Permission",
 ]  # fmt: skip
 
 POISON = 0xFF  # reads as NaN or -1
+UNWRITTEN = 0xC5  # fills words that are looked at for having been written: no number of a program
 _FILE_BYTES = 1 << 46  # hardly any of which are there
 
 

@@ -17,20 +17,41 @@ _GIB, _KIB = 1 << 30, 1 << 10
 
 @dataclass(frozen=True)
 class Bank0:
-    """Offsets in constant bank 0 of what machine code reads there."""
+    """Offsets in constant bank 0 of what machine code reads there.
+
+    `descriptor`: 64 bits that go with each access of global memory; what they say is not published.
+    """
 
     block: int
     grid: int
     local: int
     shared: int | None
     stack: int
+    descriptor: int
     parameters: int
 
+    @property
+    def words(self) -> frozenset[int]:
+        """All words before the parameters that a launch has to have."""
+        found = {self.stack}
+        for start, nbytes in (
+            (self.block, 12), (self.grid, 12), (self.local, 8), (self.descriptor, 8),
+            (self.shared, 8),
+        ):  # fmt: skip
+            if start is not None:
+                found.update(range(start, start + nbytes, 4))
+        return frozenset(found)
 
-_AMPERE = Bank0(block=0x0, grid=0xC, local=0x20, shared=0x18, stack=0x28, parameters=0x160)
-_HOPPER = Bank0(block=0x0, grid=0xC, local=0x20, shared=None, stack=0x28, parameters=0x210)
+
+_AMPERE = Bank0(
+    block=0x0, grid=0xC, local=0x20, shared=0x18, stack=0x28, descriptor=0x118, parameters=0x160
+)
+_HOPPER = Bank0(
+    block=0x0, grid=0xC, local=0x20, shared=None, stack=0x28, descriptor=0x208, parameters=0x210
+)
 _BLACKWELL = Bank0(
-    block=0x360, grid=0x370, local=0x2F8, shared=None, stack=0x37C, parameters=0x380
+    block=0x360, grid=0x370, local=0x2F8, shared=None, stack=0x37C, descriptor=0x358,
+    parameters=0x380,
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.machine.memory import POISON, AddressSpace, MemoryObject
+from treadle.emulate.machine.memory import POISON, UNWRITTEN, AddressSpace, MemoryObject
 from treadle.emulate.nv import tables
 from treadle.emulate.nv.channel import ChannelFacts
 from treadle.emulate.nv.faults import Status
@@ -68,7 +68,7 @@ class Constructors:
             if nbytes > gpu.chip.vram - gpu.used:
                 raise Status("NO_MEMORY")
             gpu.used += nbytes
-        made.memory = MemoryObject(nbytes, POISON if location == _VIDMEM else 0)
+        made.memory = MemoryObject(nbytes, POISON if location == _VIDMEM else UNWRITTEN)
         made.nbytes = nbytes
 
     def fill_fermi_vaspace_a(self, client: int, made: Object, given: Given) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING
 
+from treadle.emulate.machine.memory import UNWRITTEN
 from treadle.emulate.nv.faults import ChannelFault
 from treadle.emulate.ptx.syntax import PTXError
 from treadle.emulate.simt.faults import EmulationFault
@@ -38,6 +39,7 @@ class Executor:
         kernel = self._programs.find(dispatch)
         _check_resources(kernel, dispatch)
         _check_bank(kernel, dispatch)
+        _check_words(kernel, dispatch)
         params = _parameters(kernel, dispatch)
         variables = {
             name: dispatch.banks[bank][0] + start
@@ -108,6 +110,27 @@ def _check_bank(kernel: Kernel, dispatch: Dispatch) -> None:
             raise ChannelFault("GR_EXCEPTION", told)
     if not dispatch.local_window or not dispatch.shared_window:
         raise ChannelFault("GR_EXCEPTION", "a launch before the windows of memory were set")
+
+
+def _check_words(kernel: Kernel, dispatch: Dispatch) -> None:
+    """Each word of bank 0 that machine code is known to read is one that a launch has, and was
+    written: what the driver gives is full of UNWRITTEN.
+    """
+    if kernel.reads is None:
+        return
+    layout = dispatch.chip.bank0
+    start, nbytes = layout.parameters, kernel.parameters_bytes
+    parameters = range(start, start + nbytes, 4)
+    bank = dispatch.space.read(dispatch.banks[0][0], start + nbytes)
+    indexed = parameters if kernel.reads.is_indexed else ()
+    for at in sorted({*kernel.reads.words, *indexed}):
+        if at not in layout.words and at not in parameters:
+            told = f"{kernel.name} reads the word {at:#x} of constant bank 0, which no launch has"
+        elif bank[at : at + 4] == bytes([UNWRITTEN]) * 4:
+            told = f"{kernel.name} reads the word {at:#x} of constant bank 0, never written"
+        else:
+            continue
+        raise ChannelFault("GR_EXCEPTION", told)
 
 
 def _parameters(kernel: Kernel, dispatch: Dispatch) -> bytes:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,6 +24,7 @@ from treadle.emulate.ptx.execute import Program
 from treadle.runtime.hardware.elf import Object, read_object
 
 if TYPE_CHECKING:
+    from treadle.emulate.nv.constant_words import Reads
     from treadle.emulate.nv.dispatch import Dispatch
     from treadle.emulate.simt.execute import CompileIR
 
@@ -82,7 +83,7 @@ class Kernel:
     """One kernel of a recorded cubin.
 
     By names of variables, `pointers` are places of their addresses, and `constants` their own
-    places: (bank, start) each.
+    places: (bank, start) each. `reads` are words of bank 0, where somebody has listed them.
     """
 
     name: str
@@ -97,13 +98,24 @@ class Kernel:
     shared: int = 0
     parameters: int = 0
     parameters_bytes: int = 0
+    reads: Reads | None = None
 
 
 class Programs:
-    """All that was loaded. `threads` and `checks_races` are as in the PTX emulator's Program."""
+    """All that was loaded. `threads` and `checks_races` are as in the PTX emulator's Program.
 
-    def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
+    `words_read` tells which words of constant bank 0 the kernels of a cubin read, a Disassembler.
+    """
+
+    def __init__(
+        self,
+        compile_ir: CompileIR,
+        threads: int = 1,
+        checks_races: bool = False,
+        words_read: Callable[[bytes], Mapping[str, Reads]] | None = None,
+    ) -> None:
         self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
+        self._words_read = words_read
         self._kernels: dict[int, list[Kernel]] = {}  # by the hash of their last bytes
         self._seen: set[bytes] = set()
         self._last: dict[int, Kernel] = {}  # what was at an address
@@ -114,7 +126,9 @@ class Programs:
             return
         cubin, ptx = unpack(code)
         program = Program(ptx, self._compile_ir, self._threads, self._checks_races)
+        reads = self._words_read(cubin) if self._words_read is not None else {}
         for kernel in _kernels(read_object(cubin), program):
+            kernel.reads = reads.get(kernel.name)
             self._kernels.setdefault(len(kernel.text.data), []).append(kernel)
         self._seen.add(code)
 

@@ -26,6 +26,7 @@ __all__ = [
 HANDLERS = Handlers()
 ROUNDINGS = {"rn": 1, "rz": 0, "rm": 3, "rp": 2}  # LLVM's numbers of them
 _SINGLE = ("f16", "bf16", "f32", "f64")
+_HALVES = ("f16", "bf16")
 _PAIRS = ("f16x2", "bf16x2", "f32x2")
 _FLOAT_SHAPE, _DOUBLE_SHAPE = float_lanes("f32"), float_lanes("f64")
 # Sign, exponent, and the not-a-number that results have.
@@ -218,6 +219,9 @@ def _arithmetic(e: Emitter, item: Instruction, m: Modifiers) -> None:
     kind = m.type()
     rounding = m.one_of(ROUNDINGS, "rn")
     name = "f" + item.opcode
+    if item.opcode != "mul" and kind in _HALVES and m.flag("f32"):
+        _mixed(e, item, m, kind, name, rounding)
+        return
 
     def compute(single: str, a: str, b: str) -> str:
         (x, wide), (y, _) = widen(e, a, single), widen(e, b, single)
@@ -233,6 +237,9 @@ def _multiply_add(e: Emitter, item: Instruction, m: Modifiers) -> None:
         return
     kind = m.type()
     rounding = m.one_of(ROUNDINGS, "rn")
+    if kind in _HALVES and m.flag("f32"):
+        _mixed(e, item, m, kind, "fma", rounding)
+        return
 
     def compute(single: str, *bits: str) -> str:
         wide = [widen(e, value, single) for value in bits]
@@ -242,6 +249,17 @@ def _multiply_add(e: Emitter, item: Instruction, m: Modifiers) -> None:
         return narrow(e, _small_fma(e, numbers), single)
 
     elementwise(e, item, m, kind, compute)
+
+
+def _mixed(
+    e: Emitter, item: Instruction, m: Modifiers, kind: str, name: str, rounding: str
+) -> None:
+    """Arithmetic of float32 whose operands are halves, but for the last."""
+    *halves, last = item.operands[1:]
+    numbers = [widen(e, e.read(one, 16), kind)[0] for one in halves]
+    numbers.append(e.as_float(e.read(last, 32), "f32"))
+    result = e.as_bits(rounded(e, name, rounding, "f32", tuple(numbers)), "f32")
+    e.write(item.operands[0], clamp(e, result, "f32") if m.flag("sat") else result, 32)
 
 
 def _small_fma(e: Emitter, numbers: tuple[str, ...]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.ptx.emit import Handlers, lanes, splat
+from treadle.emulate.ptx.emit import Handlers, float_lanes, lanes, splat
 from treadle.emulate.ptx.flow import VOTED
 from treadle.emulate.ptx.machine import LANES
 from treadle.emulate.ptx.syntax import Immediate, Operand, Pair, Sink
@@ -222,9 +222,12 @@ _REDUCTIONS = {
 
 @HANDLERS.of("redux")
 def _reduce(e: Emitter, item: Instruction, m: Modifiers) -> None:
-    kind = m.type(("u32", "s32", "b32"))
+    kind = m.type(("u32", "s32", "b32", "f32"))
     if not m.flag("sync"):
         raise m.fail()
+    if kind == "f32":
+        _reduce_floats(e, item, m)
+        return
     row = _REDUCTIONS.get((m.one_of(("add", "min", "max", "and", "or", "xor")), kind))
     if row is None:
         raise m.fail()
@@ -237,6 +240,41 @@ def _reduce(e: Emitter, item: Instruction, m: Modifiers) -> None:
     )
     total = e.intrinsic(f"llvm.vector.reduce.{row[0]}.v32i32", "i32", f"{shape} {data}")
     e.write(result, e.spread(total), 32)
+
+
+def _reduce_floats(e: Emitter, item: Instruction, m: Modifiers) -> None:
+    """The least or greatest of float32, -0 before +0; NaN is passed over unless .NaN asks for it.
+
+    Bits of floats are in the order of signed integers once those of negative ones are inverted, but
+    for the sign. Nobody's number has the neutral one's place.
+    """
+    name = m.one_of(("min", "max"))
+    is_absolute, keeps_nan = m.flag("abs"), m.flag("NaN")
+    if not name:
+        raise m.fail()
+    result, value, member = item.operands
+    shape, neutral = lanes(32), 0x7FFFFFFF if name == "min" else 0x80000000
+    here = e.op(f"and i32 {e.mask_bits}, {e.first(member, 32)}")
+    mask = e.op(f"bitcast i32 {here} to {lanes(1)}")
+    bits = e.read(value, 32)
+    if is_absolute:
+        bits = e.op(f"and {shape} {bits}, {splat(32, 0x7FFFFFFF)}")
+    numbers = e.as_float(bits, "f32")
+    wrong = e.op(f"fcmp uno {float_lanes('f32')} {numbers}, {numbers}")
+    negative = e.op(f"ashr {shape} {bits}, {splat(32, 31)}")
+    inverted = e.op(f"and {shape} {negative}, {splat(32, 0x7FFFFFFF)}")
+    ordered = e.op(f"xor {shape} {bits}, {inverted}")
+    right = e.op(f"xor {lanes(1)} {wrong}, {splat(1, 1)}")
+    counted = e.op(f"and {lanes(1)} {mask}, {right}")
+    data = e.op(f"select {lanes(1)} {counted}, {shape} {ordered}, {shape} {splat(32, neutral)}")
+    total = e.intrinsic(f"llvm.vector.reduce.s{name}.v32i32", "i32", f"{shape} {data}")
+    sign = e.op(f"ashr i32 {total}, 31")
+    found = e.op(f"xor i32 {total}, {e.op(f'and i32 {sign}, {0x7FFFFFFF}')}")
+    is_none = e.op(f"icmp eq i32 {total}, {neutral}")
+    if keeps_nan:
+        some = e.op(f"bitcast {lanes(1)} {e.op(f'and {lanes(1)} {mask}, {wrong}')} to i32")
+        is_none = e.op(f"or i1 {is_none}, {e.op(f'icmp ne i32 {some}, 0')}")
+    e.write(result, e.spread(e.op(f"select i1 {is_none}, i32 {0x7FFFFFFF}, i32 {found}")), 32)
 
 
 @HANDLERS.of("elect")

@@ -1,10 +1,11 @@
-"""Programs in Triton's language, and their machine code for AMD's GPUs.
+"""Programs in Triton's language, and their machine code for NVIDIA's and AMD's GPUs.
 
-    python triton_programs.py gfx942 FOLDER softmax matmul_f16
+    python triton_programs.py cuda:80 FOLDER softmax matmul_f16
 
-writes FOLDER/softmax.hsaco... and prints a line of JSON for each: the bytes of shared memory that
-a launch adds, and how many work items a workgroup has. It runs in a process of its own, where
-Triton's wheel is on the path. No GPU is needed: the wheel has its own compiler and linker.
+writes FOLDER/softmax.cubin and .ptx... (hip:gfx942: .hsaco) and prints a line of JSON for each: its
+kernel, the bytes of shared memory that a launch adds, and how many work items a workgroup has. It
+runs in a process of its own, where Triton's wheel is on the path. No GPU is needed: the wheel has
+its own compilers, assembler and linker. All grids have one axis.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def matmul(
     out, a, b, rows, columns, depth, TM: tl.constexpr, TN: tl.constexpr, TK: tl.constexpr,
     TOTAL: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    i = (tl.program_id(0) * TM + tl.arange(0, TM))[:, None]
-    j = (tl.program_id(1) * TN + tl.arange(0, TN))[None, :]
+    wide = tl.cdiv(columns, TN)
+    i = (tl.program_id(0) // wide * TM + tl.arange(0, TM))[:, None]
+    j = (tl.program_id(0) % wide * TN + tl.arange(0, TN))[None, :]
     total = tl.zeros((TM, TN), TOTAL)
     for first in range(0, depth, TK):
         k = first + tl.arange(0, TK)
@@ -62,15 +64,17 @@ def matmul(
 
 @triton.jit
 def attention(out, q, k, v, length, scale, TQ: tl.constexpr, TK: tl.constexpr, DEPTH: tl.constexpr):
-    base = tl.program_id(1) * length * DEPTH
-    i = tl.program_id(0) * TQ + tl.arange(0, TQ)
+    tiles = tl.cdiv(length, TQ)
+    base = tl.program_id(0) // tiles * length * DEPTH
+    tile = tl.program_id(0) % tiles
+    i = tile * TQ + tl.arange(0, TQ)
     d = tl.arange(0, DEPTH)
     place = base + i[:, None] * DEPTH + d[None, :]
     query = tl.load(q + place, mask=i[:, None] < length, other=0.0)
     most = tl.full((TQ,), -float("inf"), tl.float32)
     total = tl.zeros((TQ,), tl.float32)
     sums = tl.zeros((TQ, DEPTH), tl.float32)
-    for first in range(0, (tl.program_id(0) + 1) * TQ, TK):
+    for first in range(0, (tile + 1) * TQ, TK):
         j = first + tl.arange(0, TK)
         here = j < length
         key = tl.load(k + base + j[None, :] * DEPTH + d[:, None], mask=here[None, :], other=0.0)
@@ -143,22 +147,33 @@ PROGRAMS = {
 }  # fmt: skip
 
 
-def compiled(chip: str, name: str) -> tuple[bytes, dict[str, int]]:
-    """A program's code object, and what a launch has to know."""
+def compiled(target: str, name: str) -> tuple[dict[str, bytes], dict[str, object]]:
+    """A program's files by their endings, and what a launch has to know."""
     function, types, constants, waves = PROGRAMS[name]
     source = ASTSource(
         function, {**types, **dict.fromkeys(constants, "constexpr")}, constexprs=constants,
         # As for arrays that torch has made.
         attrs={(n,): [["tt.divisibility", 16]] for n, of in enumerate(types.values()) if "*" in of},
     )  # fmt: skip
+    backend, _, chip = target.partition(":")
     wave = 64 if chip.startswith("gfx9") else 32
-    made = triton.compile(source, GPUTarget("hip", chip, wave), options={"num_warps": waves})
-    return made.asm["hsaco"], {"shared": made.metadata.shared, "workgroup": waves * wave}
+    gpu = GPUTarget(backend, int(chip) if backend == "cuda" else chip, wave)
+    made = triton.compile(source, gpu, options={"num_warps": waves})
+    kinds = ("cubin", "ptx") if backend == "cuda" else ("hsaco",)
+    files = {kind: made.asm[kind] for kind in kinds}
+    facts = {"symbol": made.metadata.name, "shared": made.metadata.shared}
+    files = {kind: x.encode() if isinstance(x, str) else x for kind, x in files.items()}
+    return files, {**facts, "workgroup": waves * wave}
 
 
 if __name__ == "__main__":
     wanted, folder, *names = sys.argv[1:]
     for program in names:
-        code, facts = compiled(wanted, program)
-        (Path(folder) / f"{program}.hsaco").write_bytes(code)
+        try:
+            found, facts = compiled(wanted, program)
+        except Exception as error:  # Triton's, of whatever kind: the program is not for this chip
+            print(json.dumps({"program": program, "failed": f"{type(error).__name__}: {error}"}))
+            continue
+        for kind, content in found.items():
+            (Path(folder) / f"{program}.{kind}").write_bytes(content)
         print(json.dumps({"program": program, **facts}))
