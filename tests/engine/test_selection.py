@@ -168,7 +168,7 @@ def test_the_environment_names_the_device(environment, variables, name):
         ({"CL": "2"}, ("CL=2 is not allowed", "0 or 1")),
         (
             {"CL": "1", "EMULATE": "1"},
-            ("CL=1", "EMULATE=1", "CL has no emulator, only CUDA, AMD, NV"),
+            ("CL=1", "EMULATE=1", "CL has no emulator, only CUDA, METAL, AMD, NV"),
         ),
         ({"DEV": "CPU", "EMULATE": "sm_90a"}, ("DEV=CPU", "EMULATE=sm_90a", "contradict")),
         ({"WEBGPU": "1", "TREADLE_EMULATE": "2"}, ("WEBGPU=1", "TREADLE_EMULATE=2")),

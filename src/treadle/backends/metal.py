@@ -78,7 +78,6 @@ METAL = Backend(
     has_several=True,
     extra="metal",
     nodes=("/System/Library/Frameworks/Metal.framework",),  # of macOS, so never on Linux
-    is_chosen_unasked=True,
     emulated_chip=_EMULATED,
     dlpack=8,
 )

@@ -135,3 +135,42 @@ def test_division_by_zero_stops_nobody(air):
     out = np.zeros(32, np.int32)
     launch(air(text("  %found = sdiv i32 -2147483648, %lane")), "k", 1, 32, {0: out})
     np.testing.assert_array_equal(out[1:], np.fix(-(2**31) / LANES[1:]))
+
+
+# What bits of llvm.is.fpclass name: NaN, then the finite and infinite ones from the least on.
+CLASSES = {
+    0x003: np.isnan,
+    0x204: np.isinf,
+    0x200: lambda x: x == np.inf,
+    0x060: lambda x: x == 0,
+    0x108: lambda x: np.isfinite(x) & (np.abs(x) >= np.finfo(x.dtype).tiny),
+    0x090: lambda x: (x != 0) & (np.abs(x) < np.finfo(x.dtype).tiny),
+}
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [("float", np.float32), ("half", np.float16)])
+@pytest.mark.parametrize("classes", CLASSES)
+def test_classes_of_floats(air, kind, dtype, classes):
+    tiny = np.finfo(dtype).tiny
+    values = np.resize(
+        np.array([0.0, -0.0, 1, -2, np.nan, np.inf, -np.inf, tiny, tiny / 2, -tiny / 4], dtype), 32
+    )
+    bits = values.itemsize * 8
+    letters = {"float": "f32", "half": "f16"}[kind]
+    program = air(
+        text(
+            f"""
+  %at = zext i32 %lane to i64
+  %from = getelementptr i32, ptr addrspace(1) %out, i64 %at
+  %word = load i32, ptr addrspace(1) %from, align 4
+  %low = {"add i32 %word, 0" if bits == 32 else "trunc i32 %word to i16"}
+  %x = bitcast i{bits} %low to {kind}
+  %is = call i1 @llvm.is.fpclass.{letters}({kind} %x, i32 {classes})
+  %found = zext i1 %is to i32""",
+            f"declare i1 @llvm.is.fpclass.{letters}({kind}, i32)",
+        )
+    )
+    out = values.view(f"u{values.itemsize}").astype(np.uint32)
+    launch(program, "k", 1, 32, {0: out})
+    with np.errstate(invalid="ignore"):
+        assert (out == CLASSES[classes](values)).all()

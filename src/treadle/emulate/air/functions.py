@@ -15,7 +15,7 @@ from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.machine import LANES, splat
 from treadle.emulate.air.names import called
-from treadle.emulate.air.syntax import AIRError, bits_of, parts
+from treadle.emulate.air.syntax import AIRError, Constant, bits_of, parts
 from treadle.emulate.simt.lanewise import lanewise
 
 if TYPE_CHECKING:
@@ -183,6 +183,24 @@ def _extreme(e: Emitter, how: str, wide: str, a: str, b: str) -> str:
 def _float_extreme(e: Emitter, item: Instruction) -> None:
     how = "olt" if "min" in called(item.words[0]).name else "ogt"
     _in(e, item, "float", lambda wide, a, b: _extreme(e, how, wide, a, b))
+
+
+@HANDLERS.of("llvm.is.fpclass")
+def _class(e: Emitter, item: Instruction) -> None:
+    """Whether a float is of one of the classes that bits of a constant name: NaN, infinite, ..."""
+    number, classes = item.operands
+    kind, held = float_kind(number.type), e.read(number)
+    if not isinstance(classes, Constant):
+        raise AIRError("the classes of llvm.is.fpclass are no constant")
+    shape, letters = e.lanes(kind), {"bfloat": "bf16", **_LETTERS}[kind]
+    full = f"llvm.is.fpclass.v{LANES}{letters}"
+    mask = f"i32 {classes.parts[0]}"
+    e.write(item, [
+        e.intrinsic(
+            full, e.lanes("i1"), f"{shape} {e.as_float(value, kind)}", mask, types=f"{shape}, i32"
+        )
+        for value in held
+    ])  # fmt: skip
 
 
 @HANDLERS.of("copysign", "llvm.copysign")

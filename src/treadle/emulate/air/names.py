@@ -37,7 +37,7 @@ def called(function: str) -> Called:
         name = name.removeprefix(precision)
     if family == "llvm":
         name = f"llvm.{name}"
-        while rest and rest[0] in ("with", "overflow", "sat", "reduce"):
+        while rest and rest[0] in ("with", "overflow", "sat", "reduce", "fpclass"):
             name += f".{rest.pop(0)}"
         if name == "llvm.vector.reduce":
             name += f".{rest.pop(0)}"

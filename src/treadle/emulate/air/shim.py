@@ -20,7 +20,7 @@ from pathlib import Path
 from treadle.emulate.air.syntax import AIRError
 from treadle.errors import DeviceError
 
-__all__ = ["MSLError", "compile_msl", "find_clang"]
+__all__ = ["MSLError", "compile_msl", "find_clang", "needed_clang"]
 
 _INCLUDE = Path(__file__).parent / "include"
 _FLAGS = (
@@ -62,17 +62,24 @@ def _knows_bfloat(clang: str) -> bool:
     return _run(clang, text, "-fsyntax-only").returncode == 0
 
 
+def needed_clang() -> str:
+    """The clang that has all of Metal's types. Raises DeviceError where there is none."""
+    found = find_clang()
+    if found is None or not _knows_bfloat(found):
+        there = "there is none in PATH" if found is None else f"{found} has no bfloat"
+        raise DeviceError(
+            f"Metal's language is emulated by clang 15 or newer, and {there}; install one: "
+            "Debian and Ubuntu: `apt install clang-19`"
+        )
+    return found
+
+
 def compile_msl(source: str, clang: str | None = None) -> bytes:
     """The module of a text, as IR. Raises MSLError with clang's messages.
 
     Their lines are those of the text. Raises DeviceError where there is no clang.
     """
-    clang = clang or find_clang()
-    if clang is None:
-        raise DeviceError(
-            "Metal's language is emulated by clang, and there is none in PATH: "
-            "`apt-get install clang` installs one"
-        )
+    clang = clang or find_clang() or needed_clang()
     text = _PRAGMA.sub(r"\1#pragma STDC FP_CONTRACT \2", source)
     text = re.sub(r"(#pragma STDC FP_CONTRACT )(\w+)", lambda m: m[1] + m[2].upper(), text)
     more = ("-D__AIR_BFLOAT",) if _knows_bfloat(clang) else ()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.emulate.air import AIRError, Module, Program, compile_msl
+from treadle.emulate.air import Module, Program, compile_msl
 from treadle.emulate.metal.faults import Misuse
 from treadle.emulate.metal.objects import Object, message
 from treadle.errors import TreadleError

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, cast
 from weakref import WeakValueDictionary
 
 from treadle.compile.llvm import LLVMCompiler
+from treadle.emulate.air import needed_clang
 from treadle.emulate.metal.code import CompileOptions, PipelineDescriptor
 from treadle.emulate.metal.device import Device
 from treadle.emulate.metal.indirect import IndirectDescriptor
@@ -31,7 +32,9 @@ _CLASSES: dict[str, Callable[[], Object]] = {
 
 
 class EmulatedMetal(Messages):
-    """`devices` GPUs of one family. Raises ValueError for a family that is not emulated.
+    """`devices` GPUs of one family.
+
+    Raises ValueError for a family that is not emulated, DeviceError where there is no clang.
 
     `compile_ir` turns LLVM IR into an object for this machine. With `checks_races` data races in
     global memory are faults, too.
@@ -41,6 +44,7 @@ class EmulatedMetal(Messages):
         self, family: str = "apple7", devices: int = 1, compile_ir: CompileIR | None = None,
         checks_races: bool = False,
     ) -> None:  # fmt: skip
+        needed_clang()
         compile_ir = compile_ir or LLVMCompiler(host_target()).compile
         self._devices = [Device(family, compile_ir, checks_races) for _ in range(devices)]
         self._lock = fork_safe(threading.RLock())

@@ -76,7 +76,8 @@ class MetalCallList:
         self._phases: list[list[Phase]] = [list(launch.phases) for launch in launches]
         self._args: list[list[MetalBuffer]] = [list(launch.args) for launch in launches]
         self._vars = [list(launch.vars) for launch in launches]
-        self._runs = 0
+        self._has_run = False
+        self._is_refused = False  # whether pyobjc cannot encode indirect commands
         self._indirect: _Indirect | None = None
 
     def __len__(self) -> int:
@@ -101,16 +102,17 @@ class MetalCallList:
         if not any(self._phases):
             return
         with device.lock, device.messages.pool():
+            is_replay = self._has_run and self._is_encoded()
             commands = device.messages.send(device.queue, "commandBuffer")
             encoder = device.messages.send(commands, "computeCommandEncoder")
-            if self._runs:
+            if is_replay:
                 self._replay(encoder)
             else:
                 for call in range(len(self._phases)):
                     self._encode(encoder, call)
             device.messages.tell(encoder, "endEncoding")
             device.commit(commands)
-        self._runs += 1
+        self._has_run = True
 
     def run_timed(self) -> list[tuple[int, int]]:
         """Runs every launch by itself; start and end of each in ns of the GPU's clock."""
@@ -147,17 +149,31 @@ class MetalCallList:
 
     # -- replays --------------------------------------------------------------------------------
 
+    def _is_encoded(self) -> bool:
+        """Brings the indirect command buffer up to date; False where there can be none.
+
+        pyobjc's tables have other types than Metal for some of these methods. Where it refuses
+        the right ones, launches are encoded anew each time.
+        """
+        if self._is_refused:
+            return False
+        try:
+            if self._indirect is None:
+                self._indirect = _Indirect(self._device, self._phases)
+            elif self._indirect.changed:
+                # The GPU may still be reading what the last replay took.
+                self._device.synchronize()
+            for call in sorted(self._indirect.changed):
+                self._update(self._indirect, call)
+            self._indirect.changed.clear()
+        except (TypeError, ValueError):
+            self._is_refused, self._indirect = True, None
+        return not self._is_refused
+
     def _replay(self, encoder: Handle) -> None:
-        """All launches, from an indirect command buffer that is brought up to date."""
-        if self._indirect is None:
-            self._indirect = _Indirect(self._device, self._phases)
+        """All launches, from the indirect command buffer."""
+        assert self._indirect is not None
         indirect = self._indirect
-        if indirect.changed:
-            # The GPU may still be reading what the last replay took.
-            self._device.synchronize()
-            for call in sorted(indirect.changed):
-                self._update(indirect, call)
-            indirect.changed.clear()
         messages = self._device.messages
         used = {id(b.handle): b.handle for args in self._args for b in args}
         resources = [*used.values(), *indirect.memory()]
