@@ -4,6 +4,7 @@ device, phase = make()          # a kernel with three addresses and an integer
 cost_of_run(make), calls_of_run(make)
 """
 
+import gc
 import sys
 import time
 from collections import Counter
@@ -99,13 +100,18 @@ def replay(calls, turn):
 
 
 def calls_of(run):
-    """How many functions `run` calls for each launch, of Python and of C."""
+    """How many functions `run` calls for each launch, of Python and of C.
+
+    Garbage of earlier tests is not collected meanwhile: what finalizes it would count.
+    """
     found = Counter()
+    gc.disable()
     sys.setprofile(lambda frame, event, function: found.update([event]))
     try:
         run()
     finally:
         sys.setprofile(None)
+        gc.enable()
     return (found["call"] + found["c_call"]) / LAUNCHES
 
 
