@@ -76,7 +76,7 @@ def test_1_01_products_of_other_lengths(lengths, processor):
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
 def test_1_01_sums_of_products_of_mixed_types(dtype, length, device):
     if dtype == "float64" and device in ("METAL", "WEBGPU"):
-        pytest.skip("WGSL has no float64")
+        pytest.skip(f"{device} has no float64")
     x, y = np.ones((ROWS, length), np.float32), np.ones((length, COLUMNS), np.float32)
     one = Tensor(x, device=device).cast(dtype) @ Tensor(y, device=device).cast(dtype)
     other = Tensor(x, device=device) @ Tensor(2 * y, device=device)
