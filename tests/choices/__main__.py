@@ -4,7 +4,7 @@ Recipes and chains run with the device's caches and, on processors, with caches 
 takes long can be run in pieces, whose report is of all of them:
 
     python -m tests.choices CPU --count 2 --chains 20 --keep runs.jsonl
-    python -m tests.choices CPU --count 0 --every-two --keep runs.jsonl
+    python -m tests.choices CPU --count 0 --every-two --part 1/8 --keep runs.jsonl
     python -m tests.choices CPU --join runs.jsonl
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 
 from treadle.engine.check_kernels import TALLY
 
-from ..records import sources
+from ..records import parse_part, sources
 from .kept import Run, read_runs
 from .report import kind_of, matrix, merged
 from .running import run_all, run_every_two, run_meetings
@@ -28,10 +28,13 @@ def run(options: argparse.Namespace) -> Run:
         for seeds, only in ((options.count, options.only), (options.chains, ["chain"])):
             if seeds:
                 results.append(run_all(device, range(seeds), only, small))
+    number, parts = parse_part(options.part)
+    part = slice(number - 1, None, parts)
     if options.every_two:
-        results.append(run_every_two(device))
+        results.append(run_every_two(device, part))
     if options.every_two or options.meetings:
-        results.append(run_meetings(device, only=() if options.every_two else options.only))
+        only = () if options.every_two else options.only
+        results.append(run_meetings(device, part, only))
     failed = [line for _, lines in results for line in lines]
     counts = (TALLY.kernels, TALLY.elements)
     return Run.of(device, sources(), counts, failed, merged(found for found, _ in results))
@@ -67,6 +70,9 @@ def main() -> None:
         "--every-two", action="store_true", help="every two terms in one kernel, and other pairs"
     )
     parser.add_argument("--meetings", action="store_true", help="those other pairs")
+    parser.add_argument(
+        "--part", default="1/1", metavar="I/N", help="of every two terms, and of those other pairs"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add what was seen to a file")
     parser.add_argument("--join", type=Path, nargs="+", metavar="FILE", help="report what was kept")
     options = parser.parse_args()
