@@ -286,6 +286,15 @@ class Settings:
         "1 computes each operation on its own and names the line whose result first holds a NaN "
         "that reaches what is computed; 2 names infinities too. Slow.",
     )  # fmt: skip
+    DISTRIBUTED_CHECK = Setting(
+        FLAG, False,
+        "Before each call of a group of processes, all of them compare what they are about to do. "
+        "Without, calls of a captured function are compared once for each replay.",
+    )  # fmt: skip
+    DISTRIBUTED_TIMEOUT = Setting(
+        _integer(1), 600,
+        "Seconds that a process waits in a call of its group for others that are at work.",
+    )  # fmt: skip
     CHECK_KERNELS = Setting(
         FLAG, False,
         "Each kernel runs alone, and some elements of what it stores are compared with the kernel "

@@ -17,6 +17,7 @@ TreadleError
 │   ├── OutOfMemory      an allocation failed (also a MemoryError)
 │   ├── ExchangeError    memory cannot be shared with another library (also a BufferError)
 │   │   └── CopyError    a copy is needed where copy=False forbids it (also a ValueError)
+│   ├── DistributedError  processes of a group disagree, or one of them is gone
 │   └── JitError         a captured function cannot be replayed faithfully
 └── InternalError        a broken invariant: please report it
     └── KernelMismatch   a kernel computes something else than its graph; CHECK_KERNELS
@@ -29,6 +30,7 @@ __all__ = [
     "CopyError",
     "DTypeError",
     "DeviceError",
+    "DistributedError",
     "ExchangeError",
     "IndexOutOfRange",
     "InternalError",
@@ -97,6 +99,10 @@ class DeviceError(UserError, RuntimeError):
 
 class StaleCodeError(DeviceError):
     """A driver refuses code that it built earlier: compiling the source anew mends it."""
+
+
+class DistributedError(UserError, RuntimeError):
+    """Processes of a group disagree about a call, one of them is gone, or there is no launcher."""
 
 
 class OutOfMemory(DeviceError, MemoryError):

@@ -43,7 +43,7 @@ from .realized import (
     tracked_since,
 )
 from .run import lock, realize, whatever_interrupts
-from .steps import HostCall, Run, Step, Transfer
+from .steps import BetweenRuns, Run, Step
 from .storages import (
     Captured,
     Storage,
@@ -137,7 +137,7 @@ class Capture:
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
     sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
     # call lists, and other steps between them
-    replay: list[CallList | Transfer | HostCall] = field(default_factory=list)
+    replay: list[CallList | BetweenRuns] = field(default_factory=list)
     stretches: list[list[Run]] = field(default_factory=list)  # what each call list runs
     patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
     variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
@@ -505,7 +505,7 @@ def _is_traced(node: Node) -> bool:
 def prepare(capture: Capture) -> None:
     """A call list for each stretch of steps on one device, and where each memory stands in them.
 
-    A Transfer or a HostCall stands between the lists, as it stood between the runs.
+    Any other step stands between the lists, as it stood between the runs.
     """
     stretch: list[Run] = []
     room = Room()
@@ -613,8 +613,7 @@ def state_of(capture: Capture, left: Sequence[Captured], followers: Sequence[Cap
 def watched_by(capture: Capture) -> list[Watched]:
     """The tensors that own what the captured function reads and neither is given nor makes."""
     read = {id(m): m for run in capture.runs for m in run.inputs}
-    read |= {id(s.source): s.source for s in capture.steps if isinstance(s, Transfer)}
-    read |= {id(m): m for s in capture.steps if isinstance(s, HostCall) for m in s.operands}
+    read |= {id(m): m for s in capture.steps if isinstance(s, BetweenRuns) for m in s.operands}
     read |= {id(m): m for m in (name.arg.token.memory for name in capture.read)}
     own = {id(m) for m in (*capture.inputs, *(m for step in capture.steps for m in step.made))}
     own.update(number for number, memory in read.items() if capture.is_made(memory))

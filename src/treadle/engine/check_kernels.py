@@ -43,7 +43,7 @@ from .devices import Device, Opened
 from .error_context import blamed
 from .memory import Memory
 from .program import CompiledKernel, Place
-from .steps import HostCall, Run, Transfer
+from .steps import BetweenRuns, Run
 
 __all__ = ["TALLY", "Tally", "check_again", "check_launches"]
 
@@ -302,7 +302,7 @@ def _choices(checked: _Checked) -> str:
 
 
 def check_again(
-    steps: Sequence[Run | Transfer | HostCall],
+    steps: Sequence[Run | BetweenRuns],
     overwritten: Sequence[Memory],
     moved: Mapping[int, Memory],
     made: Sequence[Memory],

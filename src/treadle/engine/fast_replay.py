@@ -27,7 +27,7 @@ from .change_counters import changes
 from .counters import count
 from .devices import Device
 from .memory import Memory, Promise, moment
-from .steps import HostCall, Transfer
+from .steps import BetweenRuns
 from .storages import Captured
 
 __all__ = ["Settled", "Straight", "straight_of"]
@@ -189,7 +189,7 @@ class Straight:
 
 def straight_of(capture: Capture, span: list[int]) -> Straight | None:
     """How `capture`, whose arguments have plain memory of their own, is replayed, if straight."""
-    if any(isinstance(step, (Transfer, HostCall)) for step in capture.steps):
+    if any(isinstance(step, BetweenRuns) for step in capture.steps):
         return None
     if not capture.runs or capture.given:
         return None

@@ -85,7 +85,7 @@ from .pickled_functions import Parts, made_of, parts_of
 from .prepacked import expect_replays
 from .realized import is_backed, next_number, resolve
 from .run import on_compute, on_interpret, realize
-from .steps import HostCall, Step, Transfer, listeners
+from .steps import BetweenRuns, Step, listeners
 from .storages import (
     Captured,
     FirstCall,
@@ -441,7 +441,7 @@ class TinyJit(Generic[P, R]):
             kept.refresh()
         stretches = iter(capture.stretches)
         for step in capture.replay:
-            if isinstance(step, (Transfer, HostCall)):
+            if isinstance(step, BetweenRuns):
                 run_step(step, moved)
             elif settings.DEBUG >= 2:
                 run_reported(step, next(stretches))

@@ -1,6 +1,7 @@
 """Boundaries of kernels: nodes that no one kernel computes.
 
-COPY, from one device to another; HOST, a function of NumPy's; RECUR, a loop over kernels.
+COPY, from one device to another; HOST, a function of NumPy's; COLLECTIVE, a call of a group of
+processes; RECUR, a loop over kernels.
 
     computed_at_once([HOST(BUFFER)])         -> [RESHAPE(BUFFER)]
     compute_cuts([HOST(BUFFER + 1) * 2], realize)
@@ -29,7 +30,7 @@ from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop
 from .sink_into_loop import products_of_rows, with_products
-from .steps import HostCall, Transfer, listeners
+from .steps import BetweenRuns, Collective, HostCall, Transfer, listeners
 
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
@@ -46,7 +47,7 @@ def computed_at_once(nodes: Sequence[Node]) -> list[Node] | None:
     for node in found:
         if _is_in_memory(node):
             continue
-        if node.op is not Op.HOST:
+        if node.op not in (Op.HOST, Op.COLLECTIVE):
             return None
         operands = [resolve(source) for source in node.src]
         if not all(map(_is_in_memory, operands)):
@@ -185,12 +186,14 @@ def _first(cut: Node) -> Node:
 
 
 def device_of(sources: Sequence[Node], cut: Node) -> str:
-    """Where the memory is that `sources` of a COPY or HOST read."""
+    """Where the memory is that `sources` of a COPY, HOST or COLLECTIVE read."""
     for item in reversed(toposort(sources, lambda n: n.op is not Op.COPY)):
         if item.op is Op.COPY:
             return item.arg
         if item.op is Op.BUFFER:
             return item.arg.device
+    if cut.op is Op.COLLECTIVE and cut.arg.device:
+        return cut.arg.device
     return cut.arg if cut.op is Op.COPY else Device.DEFAULT
 
 
@@ -202,7 +205,7 @@ def _is_in_memory(node: Node) -> bool:
 def _take(cut: Node, operands: Sequence[Node]) -> None:
     """Copy or call, with `operands` in memory; all results are remembered."""
     sources = [_memory_below(node) for node in operands]
-    step, results = _copy(cut, sources[0]) if cut.op is Op.COPY else _host_call(cut, sources)
+    step, results = _STEPS[cut.op](cut, sources)
     run_step(step)
     for listen in listeners:
         listen(step)
@@ -210,8 +213,17 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
         remember(node, adopt(memory, node.shape))
 
 
-def _copy(node: Node, source: Memory) -> tuple[Transfer, list[Node]]:
+def _copy(node: Node, operands: list[Memory]) -> tuple[Transfer, list[Node]]:
+    (source,) = operands
     return Transfer(source, new_memory(node.arg, node.dtype, source.size)), [node]
+
+
+def _collective(node: Node, operands: list[Memory]) -> tuple[Collective, list[Node]]:
+    arg = node.arg
+    device = operands[0].device if operands else device_of((), node)
+    shape = node.src[0].shape if operands else ()
+    made = [new_memory(device, node.dtype, math.prod(arg.shape))]
+    return Collective(arg, operands, shape, made, origin_of(node)), [node]
 
 
 def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]]:
@@ -221,6 +233,13 @@ def _host_call(node: Node, operands: list[Memory]) -> tuple[HostCall, list[Node]
     made = [new_memory(device, one.dtype, math.prod(one.shape)) for one in results]
     shapes = [source.shape for source in node.src]
     return HostCall(arg, operands, shapes, made, origin_of(node)), results
+
+
+_STEPS: dict[Op, Callable[[Node, list[Memory]], tuple[BetweenRuns, list[Node]]]] = {
+    Op.COPY: _copy,
+    Op.HOST: _host_call,
+    Op.COLLECTIVE: _collective,
+}
 
 
 def _memory_below(node: Node) -> Memory:

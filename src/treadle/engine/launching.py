@@ -21,7 +21,7 @@ from .prepacked import Kept, Room
 from .program import Program
 from .provenance import Origins
 from .report import report_host_call, report_kernels
-from .steps import AS_THEY_ARE, HostCall, Moved, Run, Transfer, listeners
+from .steps import AS_THEY_ARE, BetweenRuns, HostCall, Moved, Run, listeners
 
 __all__ = ["run_program", "run_reported", "run_step"]
 
@@ -89,7 +89,7 @@ def run_reported(calls: CallList, runs: Sequence[Run]) -> None:
             report_kernels(program, mine, opened, run.origins)
 
 
-def run_step(step: Transfer | HostCall, moved: Moved = AS_THEY_ARE) -> None:
+def run_step(step: BetweenRuns, moved: Moved = AS_THEY_ARE) -> None:
     """Run a step that is no kernels, on the memory that is `moved`, and report it."""
     if settings.DEBUG < 2 or not isinstance(step, HostCall):
         step.run(moved)

@@ -3,9 +3,10 @@
     Run        kernels on one device, for each step of a loop if they are one
     Transfer   a copy from one device to another
     HostCall   a NumPy function of tensors, computed by the host between kernels
+    Collective a call that all processes of a group make
 
-A Transfer and a HostCall run again on other memory by `step.run(moved)`: what is in `moved`, by
-id, stands for the memory of the first time. Both wait for what they read.
+The last three run again on other memory by `step.run(moved)`: what is in `moved`, by id, stands
+for the memory of the first time. They wait for what they read.
 """
 
 from __future__ import annotations
@@ -14,15 +15,20 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
+from typing import cast
 
-from ..ir.args import HostArg
+from ..ir.args import CollectiveArg, HostArg
 from ..ir.origin import Origin
 from ..runtime.base import Buffer, Launch
+from ..runtime.communicator import Call, Communicator
 from .memory import Memory, transfer
 from .program import Program
 from .provenance import Origins
 
-__all__ = ["AS_THEY_ARE", "HostCall", "Moved", "Run", "Step", "Transfer", "listeners"]
+__all__ = [
+    "AS_THEY_ARE", "BetweenRuns", "Collective", "HostCall", "Moved", "Run", "Step", "Transfer",
+    "listeners",
+]  # fmt: skip
 
 Moved = Mapping[int, Memory]
 AS_THEY_ARE: Moved = {}
@@ -79,6 +85,11 @@ class Transfer:
     target: Memory
 
     @property
+    def operands(self) -> list[Memory]:
+        """The memory that this step reads."""
+        return [self.source]
+
+    @property
     def made(self) -> list[Memory]:
         """The memory that this step was the first to write."""
         return [self.target]
@@ -113,7 +124,36 @@ class HostCall:
             moved.get(id(memory), memory).fill(result)
 
 
-Step = Run | Transfer | HostCall
+@dataclass(eq=False, slots=True)
+class Collective:
+    """The call `arg.kind` of all processes of `arg.group`, with memory for its result.
+
+    `operands` is what this process gives in `shape`, if it gives anything; `made` is one memory.
+    They take part where they are if the host sees them there. `origin` is who asked for it.
+    """
+
+    arg: CollectiveArg
+    operands: Sequence[Memory]
+    shape: tuple[int, ...]
+    made: Sequence[Memory]
+    origin: Origin | None = None
+
+    def run(self, moved: Moved = AS_THEY_ARE) -> None:
+        """Take part. Raises DistributedError."""
+        arg = self.arg
+        (target,) = (moved.get(id(memory), memory) for memory in self.made)
+        given = [moved.get(id(m), m).array().reshape(self.shape) for m in self.operands]
+        result = target.array().reshape(arg.shape)
+        call = Call(arg.kind, arg.op, arg.peer, self.origin.where if self.origin else "")
+        cast("Communicator", arg.group).take_part(call, given[0] if given else None, result)
+        if target.is_shared:
+            target.written()
+        else:
+            target.fill(result)
+
+
+BetweenRuns = Transfer | HostCall | Collective
+Step = Run | BetweenRuns
 
 # Told of each step that was taken, in order; a capturing jit listens.
 listeners: list[Callable[[Step], None]] = []

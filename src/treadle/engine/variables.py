@@ -20,7 +20,7 @@ from ..ir.symbolic import Size, bind, bound_size
 from .capture import Capture, bases_of
 from .memory import memory_of
 from .realized import born_since, current, tracked_since
-from .steps import HostCall, Transfer
+from .steps import BetweenRuns
 
 __all__ = ["bind_holders", "renew", "sizes_with"]
 
@@ -45,8 +45,7 @@ def renew(capture: Capture) -> None:
 
 def _refuse_others(capture: Capture, sizes: Container[int]) -> None:
     results = {id(m) for _, memories in capture.returned for m in memories}
-    moved = [s.source for s in capture.steps if isinstance(s, Transfer)]
-    moved += [m for s in capture.steps if isinstance(s, HostCall) for m in s.operands]
+    moved = [m for s in capture.steps if isinstance(s, BetweenRuns) for m in s.operands]
     kept = [memory_of(b.arg) for h in born_since(capture.began) for b in bases_of(h)]
     for memory in (*moved, *(m for m in kept if id(m) not in results)):
         if id(memory) in sizes:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from ..dtype import DType
+from ..engine.collectives import issue
 from ..errors import DTypeError, UserError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -130,6 +131,7 @@ def tensor_of(node: Node, device: Placement) -> Tensor:
     needs = node.dtype.is_inexact and leads_to_leaf(node)
     if needs and no_grad:
         node, needs = Node(Op.DETACH, node.dtype, (node,)), False
+    issue([node])
     return Tensor._of(node, device, True if needs else None)
 
 

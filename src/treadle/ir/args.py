@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from .op import Op
@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BoundsArg", "BufferRef", "ConstantName", "GatherArg", "HostArg", "LocalRef", "MatrixLayout",
+    "BoundsArg", "BufferRef", "CollectiveArg", "ConstantName", "GatherArg", "HostArg", "LocalRef",
+    "MatrixLayout",
     "ParamRef", "Placeholder", "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg",
     "ScatterArg", "ShardArg", "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg",
     "WindowArg",
@@ -171,6 +172,31 @@ class HostArg:
     dtypes: tuple[str, ...]
     number: int = 0
     options: tuple[object, ...] = ()
+
+
+@dataclass(frozen=True)
+class CollectiveArg:
+    """A call that all processes of `group` make, or two of them; the result has `shape`.
+
+    `kind` is "all_reduce", "reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all",
+    "send" or "receive" (see runtime/communicator). `op` is ADD, MUL, MAX or MIN, for what reduces.
+    `peer` is the process that has the result, or the values; the other one of two. `device` is
+    where a "receive" puts them. No two calls are one: each has another `number`.
+    """
+
+    kind: str
+    group: object
+    size: int
+    rank: int
+    shape: tuple[int, ...]
+    op: Op | None = None
+    peer: int = 0
+    device: str = ""
+    number: int = field(default_factory=_numbers.__next__)
+
+    def again(self, **changes: object) -> CollectiveArg:
+        """The same as another call, with `changes`."""
+        return replace(self, number=next(_numbers), **changes)
 
 
 @dataclass(frozen=True)

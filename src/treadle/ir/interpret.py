@@ -287,6 +287,10 @@ def _host(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return lapack.call(node.arg, source)[node.arg.number]
 
 
+def _collective(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    raise InternalError("[interpret] what several processes compute is no value of one graph")
+
+
 def _recur(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     loop, sequences = Loop.of(node), node.arg.sequences
     states = source[: len(node.arg.body)]
@@ -326,6 +330,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CHECKED: _same,
     Op.COPY: _same,
     Op.HOST: _host,
+    Op.COLLECTIVE: _collective,
     Op.RECUR: _recur,
     Op.MULTI: lambda run, node, source: (
         source[0] if node.arg.axis is None else np.concatenate(source, node.arg.axis)

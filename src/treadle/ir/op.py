@@ -96,6 +96,7 @@ class Op(IntEnum):
     CHECKED = auto()
     COPY = auto()
     HOST = auto()
+    COLLECTIVE = auto()
     RECUR = auto()
     MULTI = auto()
     ASSIGN = auto()
@@ -254,6 +255,11 @@ INFO: dict[Op, OpInfo] = {
         "result arg.number of the NumPy function arg.name (ir/lapack.py) on src and arg.options; "
         "its results have shapes arg.shapes and types arg.dtypes",
     ),
+    Op.COLLECTIVE: OpInfo(
+        -1,
+        "what the call arg.kind of all processes of arg.group gives to this one, for what src is "
+        "in each of them; in shape arg.shape",
+    ),
     Op.RECUR: OpInfo(
         -1,
         "every state number arg.number of arg.steps steps, the first one too: src holds first "
@@ -374,12 +380,15 @@ ALU = UNARY | BINARY | TERNARY
 TRANSCENDENTAL = frozenset(op for op in Op if Op.EXP2 <= op <= Op.ERFINV) | {Op.POW}
 COMPARE = frozenset((Op.CMPLT, Op.CMPEQ, Op.CMPNE))
 COMMUTATIVE = frozenset((Op.ADD, Op.MUL, Op.MAX, Op.MIN, Op.AND, Op.OR, Op.XOR, Op.CMPEQ, Op.CMPNE))
-CUTS = frozenset((Op.COPY, Op.HOST, Op.RECUR))  # computed between kernels, by none of them
+CUTS = frozenset(
+    (Op.COPY, Op.HOST, Op.COLLECTIVE, Op.RECUR)
+)  # computed between kernels, by none of them
 SAME = frozenset((Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.CHECKED))  # nothing to compute
 MOVEMENT = frozenset(op for op in Op if Op.RESHAPE <= op <= Op.UNWINDOW) - {Op.UNWINDOW}
 # What takes complex numbers; transforms/complex_to_real makes reals of it before scheduling.
 OF_COMPLEX = MOVEMENT | SAME | frozenset((
     Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
     Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.HOST,
+    Op.COLLECTIVE,
     Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
 ))  # fmt: skip

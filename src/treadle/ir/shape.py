@@ -273,6 +273,7 @@ _RULES: dict[Op, _Rule] = {
     Op.SORT: _first(_sort),
     Op.ASSIGN: lambda src, arg: _assign(src),
     Op.HOST: lambda src, arg: simple_shape(arg.shapes[arg.number]),
+    Op.COLLECTIVE: lambda src, arg: simple_shape(arg.shape),
     Op.RECUR: lambda src, arg: (simple_size(arg.steps + 1), *src[arg.number].shape),
     Op.MULTI: _multi,
     **dict.fromkeys(

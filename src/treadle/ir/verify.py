@@ -23,7 +23,7 @@ _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op
 TENSOR_OPS = ALU | MOVEMENT | _VALUES | frozenset((
     Op.BUFFER, Op.IOTA, Op.UNWINDOW, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.SORT,
     Op.DISTRIBUTE, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.DETACH, Op.ALIAS, Op.CHECKED, Op.COPY,
-    Op.HOST, Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
+    Op.HOST, Op.COLLECTIVE, Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK,
 ))  # fmt: skip
 _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH, Op.LINE,
@@ -262,6 +262,13 @@ def _check_host(node: Node) -> None:
     _need(node, node.dtype.name == node.arg.dtypes[node.arg.number], "is not of the result's dtype")
 
 
+def _check_collective(node: Node) -> None:
+    arg = node.arg
+    _need(node, len(node.src) == (arg.kind != "receive"), "has the wrong number of operands")
+    _need(node, all(s.dtype is node.dtype for s in node.src), "the dtype is not the source's")
+    _need(node, 0 <= arg.rank < arg.size and 0 <= arg.peer < arg.size, "there is no such process")
+
+
 def _check_recur(node: Node) -> None:
     arg, states = node.arg, node.src[: len(node.arg.body)]
     _need(node, 0 <= arg.number < len(arg.body), "there is no such state")
@@ -300,6 +307,7 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     Op.WAIT: _check_wait,
     Op.SORT: _check_sort,
     Op.HOST: _check_host,
+    Op.COLLECTIVE: _check_collective,
     Op.RECUR: _check_recur,
     Op.DISTRIBUTE: _check_distribute,
     Op.UPDATE: _check_update,

@@ -18,6 +18,7 @@ from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
 from . import recurrence
 from .batch_gather import gather, scatter
+from .grad_collective import collective_batch
 from .shapes import repeated
 from .updates import as_value
 
@@ -95,6 +96,10 @@ def _host(node: Node, parts: Parts, size: int) -> Node:
     return node.replace(src=_all(node, parts, size), arg=replace(node.arg, shapes=shapes))
 
 
+def _collective(node: Node, parts: Parts, size: int) -> Node:
+    return collective_batch(node, *_all(node, parts, size), size)
+
+
 def _gather(node: Node, parts: Parts, size: int) -> Node:
     return gather(node, parts[0], parts[1], size)
 
@@ -137,6 +142,7 @@ _RULES: dict[Op, Callable[[Node, Parts, int], Node]] = {
     Op.CHECKED: _same,
     Op.COPY: _same,
     Op.HOST: _host,
+    Op.COLLECTIVE: _collective,
     Op.RECUR: lambda node, parts, size: recurrence.batched(node, parts, size, batch),
     Op.MULTI: _multi,
 }

@@ -18,6 +18,7 @@ from ..ir.node import Node, alu, toposort
 from ..ir.op import Op
 from ..ir.origin import pass_on
 from ..ir.views import operand
+from .grad_collective import collective_rule
 from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
 from .grad_memory import after, assign, copy, gather, multi, scatter
@@ -242,6 +243,7 @@ RULES: dict[Op, Rule] = {
     Op.CONTIGUOUS_BACKWARD: lambda n, g: (Node(Op.CONTIGUOUS, g.dtype, (g,)),),
     Op.COPY: copy,
     Op.HOST: host_rule,
+    Op.COLLECTIVE: collective_rule,
     Op.RECUR: lambda n, g: _of_loop(n, {n.arg.number: g}),
     Op.MULTI: multi,
     Op.GATHER: gather,

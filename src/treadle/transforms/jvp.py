@@ -17,6 +17,7 @@ from ..ir.node import Node, rebuild, toposort
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.origin import pass_on
 from .grad import derivative, gradient
+from .grad_collective import again
 from .grad_complex import conj
 from .shapes import constant, named
 from .updates import as_value
@@ -61,6 +62,9 @@ def _tangent(node: Node, moving: list[Node | None]) -> Node | None:
         return None
     if node.op is Op.ASSIGN:  # its AFTER sees that something moves, and takes it for a value
         return _known(moving)[0]
+    if node.op is Op.COLLECTIVE and node.arg.op in (Op.ADD, None):
+        (moved,) = _known(moving)
+        return again(node, moved)
     if node.op in _LINEAR or (node.op in _COMBINING and node.arg.op in (Op.ADD, None)):
         return _applied(node, moving)
     rule = _along_elements if node.op in ALU else _transposed

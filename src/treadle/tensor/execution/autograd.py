@@ -12,6 +12,7 @@ import warnings
 from collections.abc import Sequence
 from typing import Self
 
+from ...engine.collectives import issue
 from ...engine.realized import holders, resolve
 from ...engine.storages import Storage, base_of, claimed
 from ...errors import DTypeError, NoGradientWarning, ShapeError, UserError
@@ -83,6 +84,11 @@ class Autograd(Basis):
         return self
 
     def _gradients(self, targets: Sequence[State], seed: Self | None) -> list[Node | None]:
+        found = self._gradient_graphs(targets, seed)
+        issue([node for node in found if node is not None])
+        return found
+
+    def _gradient_graphs(self, targets: Sequence[State], seed: Self | None) -> list[Node | None]:
         if not self.dtype.is_inexact:
             raise DTypeError(f"[backward] only floats have gradients, not {self.dtype.name}")
         if seed is None and self.dtype.is_complex:

@@ -1,0 +1,249 @@
+"""A group of processes, and what they compute together.
+
+    world.allreduce(x)                  the sum of all processes' x, on each of them
+    world.allgather(x, axis=0)          all of them, one behind the other
+    world.split(color=world.rank % 2)   two groups
+
+Each call is an operation like others: it has a derivative, TinyJit captures it, vmap batches it. It
+is made when it is written, in the program's order, and not when somebody looks at its result. So a
+process that looks, alone, at what all have computed waits for nobody.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal
+
+from ..config import settings
+from ..dtype import DType, dtypes, to_dtype
+from ..engine.collectives import issue
+from ..engine.devices import Device
+from ..errors import DeviceError, DistributedError, DTypeError, ShapeError
+from ..ir.args import CollectiveArg
+from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.shape import all_known
+from ..runtime.communicator import Call, Communicator
+from ..tensor import Tensor
+
+__all__ = ["Group", "Reduction"]
+
+Reduction = Literal["sum", "mean", "prod", "max", "min"]
+_OPS = {"sum": Op.ADD, "mean": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
+
+
+class Group:
+    """Processes with numbers from 0 to `size` - 1, of which this one is `rank`.
+
+    All of them make the same calls in the same order, with tensors of equal shapes and dtypes,
+    or DistributedError says which process makes another one, and where. Gradients are those of the
+    sum of what all processes differentiate: all of them call `backward`.
+    """
+
+    def __init__(self, communicator: Communicator) -> None:
+        self._communicator = communicator
+
+    def __repr__(self) -> str:
+        return f"<Group {self._communicator.name!r}: process {self.rank} of {self.size}>"
+
+    @property
+    def rank(self) -> int:
+        """The number of this process."""
+        return self._communicator.rank
+
+    @property
+    def size(self) -> int:
+        """How many processes there are."""
+        return self._communicator.size
+
+    # -- what all compute -------------------------------------------------------------------------
+
+    def allreduce(self, x: Tensor, op: Reduction = "sum") -> Tensor:
+        """The combination of all processes' `x` on each of them, in its shape.
+
+        Halves and smaller floats are combined in float32 and rounded once. bools add up in int32.
+        With REPRODUCIBLE=1 the sum is in the order of the processes. Raises DTypeError for a mean
+        of integers, an extreme of complex numbers, DistributedError.
+        """
+        x, kind = self._checked(x, "allreduce"), _op(op)
+        narrow = _result_dtype(x.dtype, op, "allreduce")
+        x = x.cast(_combined_in(x.dtype, op))
+        if settings.REPRODUCIBLE and self.size > 1:
+            parts = self._call("all_gather", x, (self.size, *x.shape))
+            total = parts[0]
+            for number in range(1, self.size):
+                total = _COMBINED[op](total, parts[number])
+        else:
+            total = self._call("all_reduce", x, x.shape, op=kind)
+        return (total / self.size if op == "mean" else total).cast(narrow)
+
+    def reduce_scatter(self, x: Tensor, axis: int = 0, op: Reduction = "sum") -> Tensor:
+        """This process's piece along `axis` of what `allreduce` gives: 1 of `size` equal ones.
+
+        Raises ShapeError where the axis has no `size` equal pieces, and as `allreduce` does.
+        """
+        x, kind = self._checked(x, "reduce_scatter"), _op(op)
+        narrow = _result_dtype(x.dtype, op, "reduce_scatter")
+        pieces = self._pieces(x, axis, "reduce_scatter").cast(_combined_in(x.dtype, op))
+        piece = self._call("reduce_scatter", pieces, pieces.shape[1:], op=kind)
+        return (piece / self.size if op == "mean" else piece).cast(narrow)
+
+    # -- what moves -------------------------------------------------------------------------------
+
+    def allgather(self, x: Tensor, axis: int = 0) -> Tensor:
+        """All processes' `x`, one behind the other along `axis`, which is `size` times as long.
+
+        Raises ShapeError for an axis that there is not, DistributedError.
+        """
+        x = self._checked(x, "allgather")
+        axis = _axis(axis, x, "allgather")
+        stacked = self._call("all_gather", x, (self.size, *x.shape))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, x.ndim + 1)]
+        shape = [n * self.size if at == axis else n for at, n in enumerate(x.shape)]
+        return stacked.permute(order).reshape(shape)
+
+    def broadcast(self, x: Tensor, root: int = 0) -> Tensor:
+        """Process `root`'s `x` on all of them; the others give one of its shape and dtype.
+
+        Raises DistributedError.
+        """
+        return self._call(
+            "broadcast", self._checked(x, "broadcast"), x.shape, peer=self._peer(root)
+        )
+
+    def all_to_all(self, x: Tensor, split_axis: int = 0, concat_axis: int = 0) -> Tensor:
+        """The pieces along `split_axis` that all have for this process, joined on `concat_axis`.
+
+        Each process keeps piece `rank` of its own, and gives piece `i` to process `i`. Raises
+        ShapeError where the axis has no `size` equal pieces, DistributedError.
+        """
+        x = self._checked(x, "all_to_all")
+        pieces = self._pieces(x, split_axis, "all_to_all")
+        axis = _axis(concat_axis, x, "all_to_all")
+        found = self._call("all_to_all", pieces, pieces.shape)
+        order = [*range(1, axis + 1), 0, *range(axis + 1, found.ndim)]
+        shape = [n * self.size if at == axis else n for at, n in enumerate(found.shape[1:])]
+        return found.permute(order).reshape(shape)
+
+    def send(self, x: Tensor, to: int) -> None:
+        """Give `x` to process `to`, which calls `recv`. Raises DistributedError."""
+        self._call("send", self._checked(x, "send"), (0,), peer=self._peer(to, others=True))
+
+    def recv(
+        self,
+        shape: Sequence[int],
+        dtype: DType | str = dtypes.float32,
+        *,
+        source: int,
+        device: str | None = None,
+    ) -> Tensor:
+        """What process `source` sends: a tensor of that shape and dtype. Raises DistributedError."""
+        home, peer = Device.canonicalize(device), self._peer(source, others=True)
+        arg = self._arg("receive", tuple(shape), peer=peer, device=home)
+        return _issued(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home)
+
+    # -- the group itself -------------------------------------------------------------------------
+
+    def barrier(self) -> None:
+        """Wait until all processes are here. Raises DistributedError."""
+        self._communicator.take_part(Call("barrier"), None, None)
+
+    def split(self, color: int, key: int = 0) -> Group:
+        """The group of those that give the same color, by their keys, then by their numbers.
+
+        Raises DistributedError.
+        """
+        return Group(self._communicator.split(color, key))
+
+    def abort(self, status: int = 1) -> None:
+        """End the whole job, at once, with that exit code."""
+        self._communicator.abort(status)
+
+    # -- how --------------------------------------------------------------------------------------
+
+    def _call(
+        self, kind: str, x: Tensor, shape: Sequence[int], op: Op | None = None, peer: int = 0
+    ) -> Tensor:
+        arg = self._arg(kind, tuple(shape), op, peer)
+        return _issued(Node(Op.COLLECTIVE, x.dtype, (x.node,), arg), str(x.device))
+
+    def _arg(
+        self,
+        kind: str,
+        shape: tuple[int, ...],
+        op: Op | None = None,
+        peer: int = 0,
+        device: str = "",
+    ) -> CollectiveArg:
+        return CollectiveArg(
+            kind, self._communicator, self.size, self.rank, shape, op, peer, device
+        )
+
+    def _checked(self, x: Tensor, name: str) -> Tensor:
+        if not isinstance(x.device, str):
+            raise DeviceError(
+                f"[{name}] the tensor is spread over {x.device} in this process: give each process "
+                "one device, or x.to(device) first"
+            )
+        if not all_known(x.shape):
+            raise ShapeError(f"[{name}] sizes have to be numbers here, not {x.shape}")
+        return x
+
+    def _pieces(self, x: Tensor, axis: int, name: str) -> Tensor:
+        """(size, *a piece of x)."""
+        axis = _axis(axis, x, name)
+        if x.shape[axis] % self.size:
+            raise ShapeError(
+                f"[{name}] axis {axis} of shape {x.shape} has no {self.size} equal pieces, one for "
+                "each process: pad it"
+            )
+        split = x.unflatten(axis, (self.size, x.shape[axis] // self.size))
+        return split.permute([axis, *range(axis), *range(axis + 1, x.ndim + 1)])
+
+    def _peer(self, rank: int, others: bool = False) -> int:
+        if not 0 <= rank < self.size or (others and rank == self.rank):
+            other = "other " if others else ""
+            raise DistributedError(
+                f"[distributed] there is no {other}process {rank}: process {self.rank} is one of "
+                f"{self.size}"
+            )
+        return rank
+
+
+def _issued(node: Node, device: str) -> Tensor:
+    result = Tensor._of(node, device)
+    issue([node])
+    return result
+
+
+def _op(name: str) -> Op:
+    if name not in _OPS:
+        raise ShapeError(f"[distributed] op is one of {', '.join(_OPS)}, not {name!r}")
+    return _OPS[name]
+
+
+_COMBINED = {
+    "sum": lambda a, b: a + b, "mean": lambda a, b: a + b, "prod": lambda a, b: a * b,
+    "max": lambda a, b: a.maximum(b), "min": lambda a, b: a.minimum(b),
+}  # fmt: skip
+
+
+def _combined_in(dtype: DType, op: Reduction) -> DType:
+    """The dtype that processes combine in."""
+    if dtype is dtypes.bool:
+        return dtypes.int32 if op in ("sum", "prod") else dtypes.uint8
+    return dtypes.float32 if dtype.is_float and dtype.itemsize < 4 else dtype
+
+
+def _result_dtype(dtype: DType, op: Reduction, name: str) -> DType:
+    if op == "mean" and not dtype.is_inexact:
+        raise DTypeError(f"[{name}] a mean of {dtype.name} is none: cast it to a float first")
+    if op in ("max", "min") and dtype.is_complex:
+        raise DTypeError(f"[{name}] complex numbers have no order")
+    return dtypes.int32 if dtype is dtypes.bool and op in ("sum", "prod") else dtype
+
+
+def _axis(axis: int, x: Tensor, name: str) -> int:
+    if not -x.ndim <= axis < x.ndim:
+        raise ShapeError(f"[{name}] shape {x.shape} has no axis {axis}")
+    return axis % x.ndim

@@ -1,0 +1,42 @@
+"""Calls of groups of processes are made when they are written, in the order of the program.
+
+    issue([node])       each COLLECTIVE below that has not been made is made now
+
+All processes make them in one order, that in which the same program wrote them, whoever looks at
+what. In what is being traced, for vmap say, there are no values yet: its results are issued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..ir.node import Node, toposort
+from ..ir.op import Op
+from .arguments import is_traced
+from .kernel_boundaries import device_of
+from .realized import resolve
+from .run import realize
+
+__all__ = ["Used", "issue", "used"]
+
+
+@dataclass
+class Used:
+    """Whether this process is in a group: without one nothing is looked for."""
+
+    is_used: bool = False
+
+
+used = Used()
+
+
+def issue(nodes: Sequence[Node]) -> None:
+    """Make the calls that have not been made. Raises DistributedError."""
+    if not used.is_used:
+        return
+    order = toposort(nodes, lambda n: resolve(n) is n)
+    calls = [n for n in order if n.op is Op.COLLECTIVE and resolve(n) is n]
+    for call in sorted(calls, key=lambda n: n.arg.number):
+        if not is_traced(call):
+            realize([(call, device_of(call.src, call))])

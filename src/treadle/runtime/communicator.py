@@ -1,0 +1,68 @@
+"""What connects the processes of a group: an engine, such as MPI, behind one method.
+
+    communicator.take_part(Call("all_reduce", Op.ADD), given, result)
+
+All processes of the group make the same calls in the same order. `given` and `result` are arrays in
+memory of this process, which the call reads and writes in place.
+
+    kind            given       result      what the result is
+    all_reduce      s           s           the combination, by `op`, of what all give
+    reduce          s           s           the same at process `peer`, zeros elsewhere
+    broadcast       s           s           what process `peer` gives
+    all_gather      s           (n, *s)     what each gives
+    reduce_scatter  (n, *s)     s           the combination of what all give to this process
+    all_to_all      (n, *s)     (n, *s)     what each gives to this process
+    send            s           (0,)        nothing; process `peer` has it
+    receive         nothing     s           what process `peer` sends
+    barrier         nothing     nothing     nothing, when all are here
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from ..ir.op import Op
+
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = ["Call", "Communicator"]
+
+
+@dataclass(frozen=True)
+class Call:
+    """One call, as the table above has it. `where` is the user's line that makes it.
+
+    `check` is what all processes have to say alike before it; "" is what the call itself is. None:
+    nothing is asked, since an earlier call did.
+    """
+
+    kind: str
+    op: Op | None = None
+    peer: int = 0
+    where: str = ""
+    check: str | None = ""
+
+
+class Communicator(Protocol):
+    """The processes of a group, of which this one has number `rank` of `size`."""
+
+    name: str
+    rank: int
+    size: int
+
+    def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+        """Make a call; returns when `result` is there. Raises DistributedError."""
+        ...
+
+    def split(self, color: int, key: int) -> Communicator:
+        """A communicator of those processes that give the same color, ordered by their keys.
+
+        All processes of this one call it. Raises DistributedError.
+        """
+        ...
+
+    def abort(self, status: int) -> None:
+        """End all processes of the job."""
+        ...

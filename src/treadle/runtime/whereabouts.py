@@ -1,0 +1,113 @@
+"""Where each process of an MPI job is: in which call of which group, at work, or at its end.
+
+    whereabouts.enter(Place("world", 12, "all_reduce add of float32 (4,)", "train.py:7"))
+    whereabouts.ask([1, 2])     ->  {1: Place(...)}      process 2 does not answer
+    whereabouts.leave()
+
+A thread of each process answers. It looks for questions now and then, and takes part in no call.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
+
+__all__ = ["ENDED", "Place", "Whereabouts"]
+
+ENDED = "ended"
+_ASK, _ANSWER = 1, 2  # tags
+_LOOK = 0.1  # seconds between two looks for questions
+_ANSWER_TIME = 5.0  # seconds that an answer may take
+
+
+@dataclass(frozen=True)
+class Place:
+    """Call number `call` of a group, which is `what` at the user's line `where`; "" is at work."""
+
+    group: str = ""
+    call: int = 0
+    what: str = ""
+    where: str = ""
+
+    @property
+    def text(self) -> str:
+        """The call with its line."""
+        return f"{self.what} at {self.where}" if self.where else self.what
+
+    @property
+    def kind(self) -> str:
+        """The first word of `what`."""
+        return self.what.partition(" ")[0]
+
+
+class Whereabouts:
+    """Tells the other processes where this one is, and asks where they are."""
+
+    def __init__(self, comm: MPI.Intracomm) -> None:
+        self.place = Place()
+        self._comm = comm
+        self._lock = threading.Lock()  # one thread at a time receives
+        self._answers: dict[int, Place] = {}
+        self._sent: list[MPI.Request] = []  # MPI may still read what they send
+        self._is_open = True
+        self._thread = threading.Thread(target=self._serve, name="treadle whereabouts", daemon=True)
+        self._thread.start()
+
+    def enter(self, place: Place) -> None:
+        """From now on this process is in a call."""
+        self.place = place
+
+    def leave(self) -> None:
+        """From now on it is at work."""
+        self.place = Place(self.place.group, self.place.call)
+
+    def end(self) -> None:
+        """From now on it makes no more calls."""
+        self.place = Place(what=ENDED)
+
+    def close(self) -> None:
+        """Answer no more."""
+        self._is_open = False
+        self._thread.join()
+
+    def ask(self, numbers: Sequence[int]) -> dict[int, Place]:
+        """Where the processes of these numbers are; those that do not answer are left out."""
+        self._answers = {}
+        for number in numbers:
+            self._send(bytearray(), number, _ASK)
+        deadline = time.monotonic() + _ANSWER_TIME
+        while len(self._answers) < len(numbers) and time.monotonic() < deadline:
+            self._receive()
+            time.sleep(0.005)
+        return self._answers
+
+    def _send(self, data: bytearray, number: int, tag: int) -> None:
+        self._sent = [request for request in self._sent if not request.Test()]
+        self._sent.append(self._comm.Isend(data, number, tag))
+
+    def _serve(self) -> None:
+        while self._is_open:
+            self._receive()
+            time.sleep(_LOOK)
+
+    def _receive(self) -> None:
+        """Answer what was asked, and note what was answered."""
+        from mpi4py import MPI
+
+        with self._lock:
+            status = MPI.Status()
+            while self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
+                data = bytearray(status.Get_count(MPI.BYTE))
+                self._comm.Recv(data, status.source, status.tag)
+                if status.tag == _ASK:
+                    told = bytearray(json.dumps(asdict(self.place)).encode())
+                    self._send(told, status.source, _ANSWER)
+                else:
+                    self._answers[status.source] = Place(**json.loads(data))
