@@ -2,6 +2,7 @@
 
     treadle doctor       what runs here, and what would mend the rest
     treadle demo         train a small network on handwritten digits
+    treadle run -n 4 train.py    a program of several processes
     treadle video        what an HEVC stream holds, and its frames
 
 Exit codes: 0 done; 1 the command ran and found a failure; 2 the arguments, a setting or the
@@ -78,6 +79,10 @@ def _parser() -> argparse.ArgumentParser:
     bench.add_argument("--seed", metavar="TEXT", help="of random shapes (default: the commit)")
     cache = _command(commands, _cache, "the compiled kernels kept on disk")
     cache.add_argument("--clear", action="store_true", help="remove them")
+    job = _command(commands, _run, "run a program as several processes, on one machine or many")
+    job.add_argument("-n", type=_count, required=True, metavar="N", help="how many processes")
+    job.add_argument("--hosts", metavar="FILE", help="a file with a host in each line")
+    job.add_argument("program", nargs=argparse.REMAINDER, help="a script and its arguments")
     add_commands(commands)
     return parser
 
@@ -156,6 +161,18 @@ def _demo(options: argparse.Namespace) -> int:
     from .demo import run
 
     return run(options.device, options.epochs, options.seed)
+
+
+def _run(options: argparse.Namespace) -> int:
+    """The exit code is the launcher's."""
+    from pathlib import Path
+
+    from .distributed.launch import Job, run
+
+    if not options.program:
+        print("treadle run: give a script, such as train.py", file=sys.stderr)
+        return 2
+    return run(Job(options.n, options.program, Path(options.hosts) if options.hosts else None))
 
 
 def _env(options: argparse.Namespace) -> int:

@@ -11,11 +11,12 @@ process that looks, alone, at what all have computed waits for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Literal
 
 from ..config import settings
 from ..dtype import DType, dtypes, to_dtype
+from ..engine.background_calls import finish_calls, run_in_order
 from ..engine.collectives import issue
 from ..engine.devices import Device
 from ..errors import DeviceError, DistributedError, DTypeError, ShapeError
@@ -28,6 +29,7 @@ from ..tensor import Tensor
 
 __all__ = ["Group", "Reduction"]
 
+Pair = tuple[Tensor, Tensor]  # a parameter and its gradient
 Reduction = Literal["sum", "mean", "prod", "max", "min"]
 _OPS = {"sum": Op.ADD, "mean": Op.ADD, "prod": Op.MUL, "max": Op.MAX, "min": Op.MIN}
 
@@ -88,6 +90,29 @@ class Group:
         piece = self._call("reduce_scatter", pieces, pieces.shape[1:], op=kind)
         return (piece / self.size if op == "mean" else piece).cast(narrow)
 
+    def average_gradients(self, parameters: Iterable[Tensor], bucket: int = 25 << 20) -> None:
+        """Give each parameter the mean of all processes' `.grad`, as one step on all data has it.
+
+        Gradients go in buckets of so many bytes, of one dtype and device each, so that few calls
+        are made; one is exchanged while the next is packed. All processes have gradients of the
+        same parameters. Raises DistributedError.
+        """
+        pairs = [(p, p.grad) for p in parameters if p.grad is not None]
+        Tensor.realize(*(gradient for _, gradient in pairs))
+        if self.size == 1:
+            return
+        totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
+        for together, total in totals:
+            begin = 0
+            for p, gradient in together:
+                piece = total[begin : begin + gradient.numel()]
+                p.grad = (piece / self.size).reshape(p.shape)
+                begin += gradient.numel()
+
+    def _summed(self, together: Sequence[Pair]) -> Tensor:
+        first, *others = (gradient.flatten() for _, gradient in together)
+        return self.allreduce(first.cat(*others) if others else first)
+
     # -- what moves -------------------------------------------------------------------------------
 
     def allgather(self, x: Tensor, axis: int = 0) -> Tensor:
@@ -137,7 +162,10 @@ class Group:
         source: int,
         device: str | None = None,
     ) -> Tensor:
-        """What process `source` sends: a tensor of that shape and dtype. Raises DistributedError."""
+        """What process `source` sends, of that shape and dtype, in memory of `device`.
+
+        Raises DistributedError.
+        """
         home, peer = Device.canonicalize(device), self._peer(source, others=True)
         arg = self._arg("receive", tuple(shape), peer=peer, device=home)
         return _issued(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home)
@@ -146,13 +174,14 @@ class Group:
 
     def barrier(self) -> None:
         """Wait until all processes are here. Raises DistributedError."""
-        self._communicator.take_part(Call("barrier"), None, None)
+        run_in_order(lambda: self._communicator.take_part(Call("barrier"), None, None))
 
     def split(self, color: int, key: int = 0) -> Group:
         """The group of those that give the same color, by their keys, then by their numbers.
 
         Raises DistributedError.
         """
+        finish_calls()
         return Group(self._communicator.split(color, key))
 
     def abort(self, status: int = 1) -> None:
@@ -208,6 +237,21 @@ class Group:
                 f"{self.size}"
             )
         return rank
+
+
+def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
+    """What goes together, of one dtype and device; the last layers first, as backward has them."""
+    found: list[list[Pair]] = []
+    last: dict[object, tuple[list[Pair], int]] = {}
+    for parameter, gradient in reversed(pairs):
+        key = (gradient.dtype, gradient.device)
+        together, room = last.get(key, ([], 0))
+        if gradient.nbytes() > room:
+            together, room = [], size
+            found.append(together)
+        together.append((parameter, gradient))
+        last[key] = together, room - gradient.nbytes()
+    return found
 
 
 def _issued(node: Node, device: str) -> Tensor:

@@ -11,6 +11,7 @@ import os
 import sys
 from types import TracebackType
 
+from ..engine.background_calls import finish_calls
 from ..engine.collectives import used
 from ..errors import DistributedError
 from ..runtime.mpi import MPICommunicator, open_mpi
@@ -63,4 +64,9 @@ def _end_the_job_with(communicator: MPICommunicator) -> None:
             communicator.abort(130 if isinstance(error, KeyboardInterrupt) else 1)
 
     sys.excepthook = failed
-    atexit.register(communicator.close)
+
+    def ended() -> None:
+        finish_calls()
+        communicator.close()
+
+    atexit.register(ended)

@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from ..config import settings
 from ..ir.args import Placeholder, Token
 from ..ir.node import Node, toposort
 from ..ir.op import MOVEMENT, Op
@@ -43,7 +44,7 @@ from .realized import (
     tracked_since,
 )
 from .run import lock, realize, whatever_interrupts
-from .steps import BetweenRuns, Run, Step
+from .steps import BetweenRuns, Collective, Run, Step
 from .storages import (
     Captured,
     Storage,
@@ -138,6 +139,8 @@ class Capture:
     sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
     # call lists, and other steps between them
     replay: list[CallList | BetweenRuns] = field(default_factory=list)
+    # calls of groups that are over before a place in `replay`
+    awaited: dict[int, list[Collective]] = field(default_factory=dict)
     stretches: list[list[Run]] = field(default_factory=list)  # what each call list runs
     patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
     variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
@@ -525,6 +528,38 @@ def prepare(capture: Capture) -> None:
             stretch.append(step)
         elif step is not None:
             capture.replay.append(step)
+    _await_calls(capture)
+
+
+def _await_calls(capture: Capture) -> None:
+    """Before which call list each call of a group has to be over; and what processes compare.
+
+    A list waits for calls whose result it reads, and for those that read what it overwrites. Other
+    steps ask for memory themselves. The processes compare all calls of a replay at its first one.
+    """
+    calls = [step for step in capture.replay if isinstance(step, Collective)]
+    for number, call in enumerate(calls):
+        every = [(c.arg.kind, str(c.arg.op), c.arg.peer, c.arg.shape) for c in calls]
+        whole = f"a replay of {every}" if number == 0 else None
+        call.check = "" if settings.DISTRIBUTED_CHECK else whole
+    runs = iter(capture.stretches)
+    flying: list[Collective] = []
+    for place, step in enumerate(capture.replay):
+        if isinstance(step, Collective):
+            flying.append(step)
+        elif not isinstance(step, BetweenRuns):
+            stretch = next(runs)
+            touched = {id(m) for run in stretch for m in (*run.inputs, *run.outputs)}
+            written = {id(m) for run in stretch for m in (*run.made, *run.overwritten)}
+            over = [
+                call
+                for call in flying
+                if any(id(m) in touched for m in call.made)
+                or any(id(m) in written for m in call.operands)
+            ]
+            if over:
+                capture.awaited[place] = over
+                flying = [call for call in flying if call not in over]
 
 
 def let_go_of_memory(capture: Capture) -> None:

@@ -56,6 +56,7 @@ from .arguments import (
     with_arguments,
     with_sizes,
 )
+from .background_calls import finish_calls
 from .bindings import binding
 from .capture import (
     Capture,
@@ -204,6 +205,7 @@ class TinyJit(Generic[P, R]):
                 if memories is not None and capture is self._capture:
                     self.calls += 1
                     if capture.straight is not None:
+                        finish_calls()
                         return capture.straight.run(capture, memories)
                     return self._replay(capture, memories, {})[0]
         return self._called(args, kwargs)
@@ -225,6 +227,7 @@ class TinyJit(Generic[P, R]):
             if straight.places != len(addresses):
                 return False
             self.calls += 1
+            finish_calls()
             straight.run_at(capture, addresses, values)
         return True
 
@@ -396,6 +399,7 @@ class TinyJit(Generic[P, R]):
         if settings.CHECK_KERNELS:
             return self._replay_checked(capture, memories, values, tensors)
         if capture.straight is not None and settings.DEBUG < 2:
+            finish_calls()
             return capture.straight.run(capture, memories), []
         found = self._replay_on(capture, _moved(capture, memories, values), values, tensors)
         if capture.addressed is not None:
@@ -425,6 +429,7 @@ class TinyJit(Generic[P, R]):
         tensors: Sequence[Captured],
     ) -> tuple[R, list[object]]:  # fmt: skip
         """The same, where the arguments and results of the capture are `moved`."""
+        finish_calls()
         step_state(capture)
         renewed = {id(old): adopt(moved[id(old)]) for old in capture.made}
         for old, new in moved.items():
@@ -440,7 +445,9 @@ class TinyJit(Generic[P, R]):
         for kept in capture.kept:
             kept.refresh()
         stretches = iter(capture.stretches)
-        for step in capture.replay:
+        for number, step in enumerate(capture.replay):
+            for call in capture.awaited.get(number, ()):
+                call.finish()
             if isinstance(step, BetweenRuns):
                 run_step(step, moved)
             elif settings.DEBUG >= 2:

@@ -83,6 +83,9 @@ class Memory:
     # what gives it the buffer that it does not have at present
     _wait: Callable[[], None] | None = field(default=None, init=False, repr=False)
 
+    # waits for what reads it while this process computes
+    _read_by: Callable[[], None] | None = field(default=None, init=False, repr=False)
+
     def copy(self) -> Memory:
         """The same buffer, as other memory."""
         return replace(self)
@@ -113,8 +116,20 @@ class Memory:
 
     def written(self) -> None:
         """Told before all elements, or some, are assigned to."""
+        self.let_it_be_read()
         self.changed = moment()
         changes.of_memory()
+
+    def read_by(self, wait: Callable[[], None]) -> None:
+        """It is read until `wait`, which whoever writes to it calls first, returns."""
+        self.let_it_be_read()
+        self._read_by = wait
+
+    def let_it_be_read(self) -> None:
+        """Wait for what reads it."""
+        wait, self._read_by = self._read_by, None
+        if wait is not None:
+            wait()
 
     def expose(self) -> None:
         """From now on others can write, and nobody notices."""

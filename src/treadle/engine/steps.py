@@ -21,6 +21,7 @@ from ..ir.args import CollectiveArg, HostArg
 from ..ir.origin import Origin
 from ..runtime.base import Buffer, Launch
 from ..runtime.communicator import Call, Communicator
+from .background_calls import call_in_order, run_in_order
 from .memory import Memory, transfer
 from .program import Program
 from .provenance import Origins
@@ -32,6 +33,7 @@ __all__ = [
 
 Moved = Mapping[int, Memory]
 AS_THEY_ARE: Moved = {}
+SMALL = 1 << 16  # bytes that are exchanged at once
 
 
 @dataclass(eq=False)
@@ -129,7 +131,9 @@ class Collective:
     """The call `arg.kind` of all processes of `arg.group`, with memory for its result.
 
     `operands` is what this process gives in `shape`, if it gives anything; `made` is one memory.
-    They take part where they are if the host sees them there. `origin` is who asked for it.
+    They take part where they are if the host sees them there. A call of more than SMALL bytes runs
+    while this process computes: whoever asks for the result waits, and so does whoever overwrites
+    the operands, and `finish`. `origin` is who asked for it, `check` as in Call.
     """
 
     arg: CollectiveArg
@@ -137,19 +141,46 @@ class Collective:
     shape: tuple[int, ...]
     made: Sequence[Memory]
     origin: Origin | None = None
+    check: str | None = ""
+    _arrived: Callable[[], None] | None = None
 
     def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Take part. Raises DistributedError."""
         arg = self.arg
         (target,) = (moved.get(id(memory), memory) for memory in self.made)
-        given = [moved.get(id(m), m).array().reshape(self.shape) for m in self.operands]
+        operands = [moved.get(id(memory), memory) for memory in self.operands]
+        given = next((memory.array().reshape(self.shape) for memory in operands), None)
         result = target.array().reshape(arg.shape)
-        call = Call(arg.kind, arg.op, arg.peer, self.origin.where if self.origin else "")
-        cast("Communicator", arg.group).take_part(call, given[0] if given else None, result)
-        if target.is_shared:
-            target.written()
-        else:
+        where = self.origin.where if self.origin else ""
+        call = Call(arg.kind, arg.op, arg.peer, where, self.check)
+        group = cast("Communicator", arg.group)
+        take_part = functools.partial(group.take_part, call, given, result)
+        if not target.is_shared:
+            run_in_order(take_part)
             target.fill(result)
+            return
+        target.written()
+        if max(result.nbytes, 0 if given is None else given.nbytes) <= SMALL:
+            run_in_order(take_part)
+            return
+        buffer, job = target.buffer, call_in_order(take_part)
+        held = [buffer, *(memory.buffer for memory in operands)]  # nobody else's meanwhile
+
+        def arrived() -> None:
+            job.wait()
+            target.computed(buffer)
+            held.clear()
+
+        target.wait_for(arrived)
+        for memory in operands:
+            memory.read_by(job.wait)
+        self._arrived = arrived
+
+    def finish(self) -> None:
+        """Wait until the last run is over."""
+        arrived, self._arrived = self._arrived, None
+        if arrived is not None:
+            arrived()
 
 
 BetweenRuns = Transfer | HostCall | Collective

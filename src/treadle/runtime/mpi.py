@@ -102,10 +102,13 @@ class MPICommunicator:
         self._comm.Abort(status)
 
     def close(self) -> None:
-        """Wait until all processes have ended their programs, so that each can ask the others."""
-        if not self._failed:
-            self._whereabouts.end()
-            self._wait(self._checks.Ibarrier(), may_end=True)
+        """Wait until all processes have ended their programs, so that each can ask the others.
+
+        A group that has failed ends the job.
+        """
+        if self._failed:
+            self.abort(1)
+        self._wait(self._whereabouts.end(), may_end=True)
         self._whereabouts.close()
 
     # -- one call ---------------------------------------------------------------------------------

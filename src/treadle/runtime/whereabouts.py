@@ -68,9 +68,10 @@ class Whereabouts:
         """From now on it is at work."""
         self.place = Place(self.place.group, self.place.call)
 
-    def end(self) -> None:
-        """From now on it makes no more calls."""
+    def end(self) -> MPI.Request:
+        """From now on it makes no more calls; the request is over when none of them does."""
         self.place = Place(what=ENDED)
+        return self._comm.Ibarrier()
 
     def close(self) -> None:
         """Answer no more."""

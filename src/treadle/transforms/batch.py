@@ -97,7 +97,8 @@ def _host(node: Node, parts: Parts, size: int) -> Node:
 
 
 def _collective(node: Node, parts: Parts, size: int) -> Node:
-    return collective_batch(node, *_all(node, parts, size), size)
+    (x,) = _all(node, parts, size)
+    return collective_batch(node, x, size)
 
 
 def _gather(node: Node, parts: Parts, size: int) -> Node:

@@ -1,0 +1,67 @@
+"""One process of a job that `treadle run` starts: `python -m treadle.distributed.process train.py`.
+
+Each line that it prints begins with its number, and is written as a whole: the launcher brings all
+processes' lines into one log.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import runpy
+import sys
+from collections.abc import Sequence
+
+__all__ = ["main"]
+
+_RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+
+
+class _Marked(io.RawIOBase):
+    """Writes whole lines to a file descriptor, each with a mark in front."""
+
+    def __init__(self, descriptor: int, mark: bytes) -> None:
+        self._descriptor, self._mark, self._begun = descriptor, mark, b""
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._descriptor
+
+    def write(self, data: object, /) -> int:
+        text = bytes(memoryview(data))  # pyright: ignore[reportArgumentType]
+        *lines, self._begun = (self._begun + text).replace(b"\r\n", b"\n").split(b"\n")
+        self._write_out(b"".join(self._mark + line + b"\n" for line in lines))
+        return len(text)
+
+    def close(self) -> None:
+        if self._begun:
+            self._write_out(self._mark + self._begun + b"\n")
+        self._begun = b""
+
+    def _write_out(self, data: bytes) -> None:
+        while data:
+            data = data[os.write(self._descriptor, data) :]
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run a script, or "-m" and a module, as Python would."""
+    rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    mark = f"[{rank}] ".encode()
+    marked = [_Marked(stream.fileno(), mark) for stream in (sys.stdout, sys.stderr)]
+    sys.stdout, sys.stderr = (
+        io.TextIOWrapper(one, encoding="utf-8", errors="backslashreplace", line_buffering=True)
+        for one in map(io.BufferedWriter, marked)
+    )
+    if arguments[0] == "-m":
+        sys.argv = [arguments[1], *arguments[2:]]
+        runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
+    else:
+        sys.argv = list(arguments)
+        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+        runpy.run_path(arguments[0], run_name="__main__")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
