@@ -9,17 +9,23 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from importlib import metadata
+from importlib.util import find_spec
 from types import TracebackType
 
+from .. import __version__
 from ..engine.background_calls import finish_calls
 from ..engine.collectives import used
 from ..errors import DistributedError
+from ..runtime.communicator import Alone, Call, Communicator
 from ..runtime.mpi import MPICommunicator, open_mpi
 from .group import Group
 
 __all__ = ["init"]
 
 _SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+# All processes have to have the same versions.
+_BEGINNING = f"the beginning, with treadle {__version__} and NumPy {metadata.version('numpy')}"
 _world: list[Group] = []
 
 
@@ -28,25 +34,28 @@ def init() -> Group:
 
     The job is one of MPI's: `treadle run -n 4 train.py`, or `mpiexec -n 4 python train.py`. A
     process that was started alone is a group of one. Raises DistributedError where there is no MPI,
-    or where another launcher started this process as one of several.
+    where another launcher started this process as one of several, or where versions differ.
     """
     if not _world:
-        communicator = open_mpi()
-        _check_launcher(communicator)
-        _end_the_job_with(communicator)
-        used.is_used = True
-        _world.append(Group(communicator))
+        _world.append(Group(_joined()))
     return _world[0]
 
 
-def _check_launcher(communicator: MPICommunicator) -> None:
-    for name in _SIZES:
-        wanted = os.environ.get(name, "")
-        if communicator.size == 1 and wanted.isdecimal() and int(wanted) > 1:
-            raise DistributedError(
-                f"[distributed] {name} says that this process is one of {wanted}, but MPI knows of "
-                "it alone: the launcher is of another MPI; start with `treadle run`"
-            )
+def _joined() -> Communicator:
+    started = [name for name in _SIZES if os.environ.get(name, "1") not in ("", "1")]
+    if find_spec("mpi4py") is None and not started:
+        return Alone()
+    communicator = open_mpi()
+    if started and communicator.size == 1:
+        raise DistributedError(
+            f"[distributed] {started[0]} says that this process is one of "
+            f"{os.environ[started[0]]}, but MPI knows of it alone: the launcher is of another MPI; "
+            "start with `treadle run`"
+        )
+    communicator.take_part(Call("barrier", where=_BEGINNING, check=_BEGINNING), None, None)
+    _end_the_job_with(communicator)
+    used.is_used = True
+    return communicator
 
 
 def _end_the_job_with(communicator: MPICommunicator) -> None:

@@ -54,7 +54,7 @@ def open_mpi() -> MPICommunicator:
 class MPICommunicator:
     """The processes of one of MPI's communicators."""
 
-    def __init__(self, comm: MPI.Intracomm, whereabouts: Whereabouts, name: str) -> None:
+    def __init__(self, comm: MPI.Comm, whereabouts: Whereabouts, name: str) -> None:
         from mpi4py import MPI
 
         self._mpi, self._comm, self._whereabouts = MPI, comm, whereabouts

@@ -50,7 +50,7 @@ class Place:
 class Whereabouts:
     """Tells the other processes where this one is, and asks where they are."""
 
-    def __init__(self, comm: MPI.Intracomm) -> None:
+    def __init__(self, comm: MPI.Comm) -> None:
         self.place = Place()
         self._comm = comm
         self._lock = threading.Lock()  # one thread at a time receives
