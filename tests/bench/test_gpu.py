@@ -9,12 +9,13 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from _pytest.mark.expression import Expression
 
 from treadle.bench.gpu import __main__ as command
 from treadle.bench.gpu import amd, benchmark, findings, nv, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
-from treadle.bench.gpu.suite import _Outcomes
+from treadle.bench.gpu.suite import _of_this_alone, _Outcomes
 from treadle.bench.gpu.summary import as_text
 from treadle.bench.libraries.tensor import TensorLibrary
 from treadle.emulate.cuda import EmulatedDriver
@@ -46,6 +47,21 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     assert "A dry run: these numbers say nothing of any GPU." in shown
     assert "| faults " in shown
     assert record_file.exists()
+
+
+def test_the_suite_takes_the_tests_of_its_device_alone():
+    """`conv` has an nv in it, and NV:PTX an NV."""
+    chosen = Expression.compile(_of_this_alone("NV"))
+    taken = ("test_a[NV]", "test_a[3-NV]", "test_conv[NV-2]")
+    for name in (
+        *taken,
+        "test_conv",
+        "test_a[NV:PTX]",
+        "test_conv[CUDA]",
+        "test_a[x-NV:PTX:sm_86]",
+    ):
+        matches = chosen.evaluate(lambda part, name=name, **_: part.lower() in name.lower())
+        assert matches == (name in taken), name
 
 
 def test_a_dry_run_of_amds_gpus_passes(tmp_path, capsys):

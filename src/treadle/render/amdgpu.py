@@ -34,6 +34,7 @@ from .amd import (
     wave_of,
 )
 from .amdgpu_units import product_of
+from .base import PhaseRenderer
 from .llvm_values import mangled, type_name
 from .llvm_workgroups import WorkgroupFunction, is_argument
 from .workgroups import alignment, meets_zeros
@@ -51,21 +52,15 @@ _UNUSED = (
 _LOCAL_ONLY = "!0"
 
 
-class AMDGPURenderer:
+class AMDGPURenderer(PhaseRenderer["_AMDGPUFunction"]):
     """Prints modules for one chip; `contract` lets multiply and add fuse."""
 
     name = "AMDGPU"
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _AMDGPUFunction:
+        return _AMDGPUFunction(name, phase, self.target, self.contract, number)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A module with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _AMDGPUFunction(f"{name}_{number}", phase, self.target, self.contract, number)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_AMDGPUFunction], bodies: Sequence[str]) -> str:
         lines = [f'target triple = "{self.target.triple}"', ""]
         lines += [line for function in functions for line in function.top]
         declared = {line for function in functions for line in function.declared}

@@ -24,6 +24,7 @@ from ..ir.views import Load, Store, Update, operand
 from ..lower.dynamic_shared import local_places
 from ..lower.linearize import Phase
 from ..target import Target
+from .base import PhaseRenderer
 from .clike import FUNCTIONS
 from .clike_lanes import WithLanes, extreme
 from .clike_workgroups import scalar_operation
@@ -49,21 +50,15 @@ _TO_INTEGER = {
 }  # fmt: skip
 
 
-class CUDARenderer:
+class CUDARenderer(PhaseRenderer["_CUDAFunction"]):
     """Prints programs for one device; `contract` lets multiply and add fuse."""
 
     name = "CUDA"
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _CUDAFunction:
+        return _CUDAFunction(name, phase, self.target, self.contract)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _CUDAFunction(f"{name}_{number}", phase, self.target, self.contract)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_CUDAFunction], bodies: Sequence[str]) -> str:
         structs: set[DType] = set().union(*(function.structs for function in functions))
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = [struct_text(dtype) for dtype in sorted(structs, key=struct_name)]

@@ -33,6 +33,7 @@ from .amd import (
     wave_of,
 )
 from .amdgpu_units import product_of
+from .base import PhaseRenderer
 from .clang_vectors import SCALARS, ClangFunction, declarations
 from .clike_workgroups import WorkgroupFunction, scalar_operation
 
@@ -61,21 +62,15 @@ _OTHER_ROW = f"""\
 }}"""
 
 
-class HIPRenderer:
+class HIPRenderer(PhaseRenderer["_HIPFunction"]):
     """Prints programs for one chip; `contract` lets multiply and add fuse."""
 
     name = "HIP"
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _HIPFunction:
+        return _HIPFunction(name, phase, self.target, self.contract)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _HIPFunction(f"{name}_{number}", phase, self.target, self.contract)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_HIPFunction], bodies: Sequence[str]) -> str:
         return "\n".join([*declarations(functions), *bodies])
 
 

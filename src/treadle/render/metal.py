@@ -22,6 +22,7 @@ from ..ir.op import Op
 from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from ..target import VARIABLES_AT, MatrixUnit, Target
+from .base import PhaseRenderer
 from .clike_lanes import WithLanes, extreme
 from .clike_workgroups import scalar_operation
 
@@ -42,21 +43,15 @@ _MEMBERS = "xyzw"
 _LANES = len(_MEMBERS)
 
 
-class MetalRenderer:
+class MetalRenderer(PhaseRenderer["_MetalFunction"]):
     """Prints programs for one GPU family; `contract` lets multiply and add fuse."""
 
     name = "METAL"
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _MetalFunction:
+        return _MetalFunction(name, phase, self.target, self.contract)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _MetalFunction(f"{name}_{number}", phase, self.target, self.contract)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_MetalFunction], bodies: Sequence[str]) -> str:
         wide: set[DType] = set().union(*(function.wide for function in functions))
         used = sorted(set().union(*(function.products for function in functions)))
         units = {unit.name: unit for unit in self.target.matrix_units}

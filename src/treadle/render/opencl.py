@@ -30,6 +30,7 @@ from ..ir.views import Load, Store
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import exact_nodes
 from ..target import Target
+from .base import PhaseRenderer
 from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 from .opencl_text import SCALARS, literal
@@ -54,23 +55,15 @@ _UNALIGNED = "typedef struct __attribute__((packed)) {{ {kind} value; }} {kind}_
 _MASKS = {8: "char", 16: "short", 32: "int", 64: "long"}
 
 
-class OpenCLRenderer:
+class OpenCLRenderer(PhaseRenderer["_OpenCLFunction"]):
     """Prints programs for one device; `contract` lets multiply and add fuse."""
 
     name = "OPENCL"
-    target: Target
-    contract: bool
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _OpenCLFunction:
+        return _OpenCLFunction(name, phase, self.target)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A program with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _OpenCLFunction(f"{name}_{number}", phase, self.target)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_OpenCLFunction], bodies: Sequence[str]) -> str:
         used = set().union(*(function.used for function in functions))
         lines = [f"#pragma OPENCL EXTENSION {x} : enable" for x in sorted(used)]
         lines.append(f"#pragma OPENCL FP_CONTRACT {'ON' if self.contract else 'OFF'}")

@@ -20,6 +20,7 @@ from ..ir.op import Op
 from ..ir.views import Load, Store, behind_broadcast
 from ..lower.linearize import Phase
 from ..target import Target
+from .base import PhaseRenderer
 from .llvm_values import mangled, memory_type, type_name
 from .llvm_workgroups import GLOBAL, SHARED, is_argument
 from .nvidia import UNROLLED, WARP, is_since_ampere, least_workgroups, long_updates, only_copied
@@ -38,21 +39,15 @@ _TO_INTEGER = {
 }  # fmt: skip
 
 
-class PTXRenderer:
+class PTXRenderer(PhaseRenderer["_PTXFunction"]):
     """Prints modules for one device; `contract` lets multiply and add fuse."""
 
     name = "PTX"
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _PTXFunction:
+        return _PTXFunction(name, phase, self.target, self.contract, number)
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A module with one kernel function a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _PTXFunction(f"{name}_{number}", phase, self.target, self.contract, number)
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_PTXFunction], bodies: Sequence[str]) -> str:
         lines = [f'target triple = "{self.target.triple}"', ""]
         lines += [line for function in functions for line in function.top]
         declared = {line for function in functions for line in function.declared}

@@ -27,6 +27,7 @@ from ..ir.op import Op
 from ..ir.views import operand
 from ..lower.linearize import Phase
 from ..target import Target
+from .base import PhaseRenderer
 from .clike import BINARY, COMPARISONS, FUNCTIONS
 from .wgsl_int64 import int64_helpers
 from .wgsl_memory import WORD_BITS, WGSLMemory, is_pair
@@ -64,23 +65,15 @@ fn from_bits(offset: u32) -> f32 { return bitcast<f32>(infinity_bits + offset); 
 _NEGATIVE, _NAN, _NEGATIVE_ZERO = "0x80000000u", "0x00400000u", "0x00800000u"
 
 
-class WGSLRenderer:
+class WGSLRenderer(PhaseRenderer["_WGSLFunction"]):
     """Prints modules for one adapter; `contract` is the driver's choice, whatever is asked for."""
 
     name = "WGSL"
-    target: Target
-    contract: bool
 
-    def __init__(self, target: Target, contract: bool = True) -> None:
-        self.target, self.contract = target, contract
+    def function(self, name: str, phase: Phase, number: int) -> _WGSLFunction:
+        return _WGSLFunction(name, phase, self.target, f"p{number}_")
 
-    def render(self, name: str, phases: Sequence[Phase], variables: Sequence[str]) -> str:
-        """A module with one entry point a phase, called `name_0`, `name_1`, ..."""
-        functions = [
-            _WGSLFunction(f"{name}_{number}", phase, self.target, f"p{number}_")
-            for number, phase in enumerate(phases)
-        ]
-        bodies = [function.text() for function in functions]
+    def module(self, functions: Sequence[_WGSLFunction], bodies: Sequence[str]) -> str:
         helpers: set[str] = set().union(*(function.helpers for function in functions))
         lines = ["enable f16;"] if any(function.uses_half for function in functions) else []
         lines += ["enable subgroups;"] if any(f.uses_subgroups for f in functions) else []

@@ -10,14 +10,15 @@ import os
 import random
 import struct
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
 from tests.emulate.judges import judge
-from tests.runtime.hardware.nv.test_cubin import constants, generation_of_arch, targets, written
+from tests.runtime.hardware.nv.test_cubin import generation_of_arch, written
 
 from treadle.runtime.hardware.cubin import link
+
+from .disassembled import constants, targets
 
 ADDRESS = 0x7F12_3456_7800
 OLDEST = 75  # what nvdisasm reads; Pascal's code has other places for addresses
@@ -55,7 +56,7 @@ def _found(version: int) -> list[_Cubin]:
 
 
 @pytest.mark.parametrize("version", LIBRARIES)
-def test_cubins_load_and_their_calls_lead_to_functions(version: int, tmp_path: Path) -> None:
+def test_cubins_load_and_their_calls_lead_to_functions(version: int) -> None:
     found = _found(version)
     assert len(found) > 3
     calling = []
@@ -71,7 +72,7 @@ def test_cubins_load_and_their_calls_lead_to_functions(version: int, tmp_path: P
     assert calling
     rng = random.Random(version)
     for chip, code, functions in rng.sample(calling, min(DISASSEMBLED, len(calling))):
-        called = targets(code, f"SM{chip}", tmp_path)
+        called = targets(code, f"SM{chip}")
         assert called
         assert set(called) <= functions
 
@@ -81,7 +82,7 @@ DRIVEN = {80: "sm_80", 86: "sm_86", 89: "sm_89", 90: "sm_90a", 100: "sm_100a", 1
 
 @pytest.mark.parametrize("version", LIBRARIES)
 def test_code_reads_no_word_of_constant_bank_0_that_a_launch_does_not_write(
-    version: int, tmp_path: Path
+    version: int,
 ) -> None:
     kernels = []
     for chip, data in _found(version):
@@ -92,6 +93,6 @@ def test_code_reads_no_word_of_constant_bank_0_that_a_launch_does_not_write(
     rng = random.Random(version)
     for chip, image, one in rng.sample(kernels, min(DISASSEMBLED, len(kernels))):
         code = image.data[one.at : one.at + one.nbytes]
-        read = constants(code, f"SM{chip}", tmp_path)
+        read = constants(code, f"SM{chip}")
         assert read
         assert read <= written(generation_of_arch(DRIVEN[chip]), one), one.name

@@ -9,7 +9,6 @@ import struct
 
 import numpy as np
 import pytest
-from tests.runtime.hardware.nv.test_cubin import nvdisasm
 from tests.thinning import chosen
 
 from treadle import Device, Tensor
@@ -25,6 +24,7 @@ from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.hardware.nv import RM, NVDevice, target_of
 from treadle.runtime.hardware.nv.launches import Phase
 
+from .disassembled import nvdisasm
 from .machine import CHIPS, compiled, download, upload
 
 LISTING = """

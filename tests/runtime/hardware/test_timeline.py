@@ -77,6 +77,25 @@ def test_a_wait_ends_at_its_timeout(platform, timeline, slept):
     assert sum(slept) == 2 * 10**9
 
 
+def test_a_wait_goes_on_as_long_as_something_before_happens(platform, memory):
+    """Three pieces of work of 1.5 seconds each, and a fourth that hangs."""
+    moments, started = [], platform.time
+
+    def sleep(nanoseconds):
+        platform.time += min(nanoseconds, 10**8)
+        for number, moment in enumerate(moments[:3]):
+            if platform.time - started >= (number + 1) * 1.5e9:
+                happen(platform, timeline, moment)
+
+    timeline = Timeline(platform, LAYOUT, memory, 8 * COUNT, sleep)
+    moments += [timeline.next(1.0) for _ in range(4)]
+    timeline.wait(moments[2], 2.0)
+    assert 4.5e9 <= platform.time - started < 4.7e9
+    with pytest.raises(TimeoutError, match="nothing has happened for 2 seconds"):
+        timeline.wait(moments[3], 2.0)
+    assert 6.5e9 <= platform.time - started < 6.7e9
+
+
 def test_a_slot_is_used_again_when_half_of_all_have_passed(platform, timeline):
     moments = [timeline.next(1.0) for _ in range(COUNT // 2)]
     with pytest.raises(TimeoutError):

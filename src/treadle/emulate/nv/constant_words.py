@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-__all__ = ["Disassembler", "Reads", "words_read"]
+__all__ = ["Disassembler", "Reads", "reads_of", "words_read"]
 
 _SECTION = re.compile(r"\s*\.section\s+\.text\.([^,\s]+)")
 _INSTRUCTION = re.compile(r"\s*/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*(.*?);")
@@ -50,20 +50,27 @@ class Disassembler:
 
 def words_read(listing: str) -> dict[str, Reads]:
     """By the name of each function of a listing, `nvdisasm -c`."""
-    words: dict[str, set[int]] = {}
-    indexed: set[str] = set()
-    name = ""
+    functions: dict[str, list[str]] = {}
+    lines: list[str] = []  # those before the first function are nobody's
     for line in listing.splitlines():
         if section := _SECTION.match(line):
-            name = section[1]
-            words.setdefault(name, set())
-        elif (one := _INSTRUCTION.match(line)) and name:
+            lines = functions.setdefault(section[1], [])
+        lines.append(line)
+    return {name: reads_of(lines) for name, lines in functions.items()}
+
+
+def reads_of(lines: Iterable[str]) -> Reads:
+    """What the instructions of some lines of a listing read."""
+    words: set[int] = set()
+    is_indexed = False
+    for line in lines:
+        if one := _INSTRUCTION.match(line):
             for at, nbytes in _places(one[1], one[2]):
                 if at is None:
-                    indexed.add(name)
+                    is_indexed = True
                 else:
-                    words[name].update(range(at, at + nbytes, 4))
-    return {name: Reads(frozenset(found), name in indexed) for name, found in words.items()}
+                    words.update(range(at, at + nbytes, 4))
+    return Reads(frozenset(words), is_indexed)
 
 
 def _places(operation: str, operands: str) -> Iterator[tuple[int | None, int]]:

@@ -21,7 +21,7 @@ from treadle.errors import DeviceError, InternalError, OutOfMemory
 from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.presence import Launching
 
-__all__ = ["Advice", "Cause", "DriverError", "Failures", "opening_failed"]
+__all__ = ["Advice", "Cause", "DriverError", "Failures", "opening", "opening_failed"]
 
 _REFUSED = (errno.EACCES, errno.EPERM)
 _GONE = (errno.ENODEV, errno.EIO, errno.ENXIO)
@@ -86,6 +86,22 @@ def opening_failed(advice: Advice, path: str, error: OSError) -> DeviceError:
     return DeviceError(f"{name}: {path} cannot be opened ({error.strerror}); restart the machine")
 
 
+_MENDS = {
+    Cause.NO_MEMORY: "end other programs that use the GPU",
+    Cause.NO_PERMISSION: "run as root, or ask who runs the machine",
+}
+
+
+@contextmanager
+def opening(name: str, what: str) -> Iterator[None]:
+    """A block before there is a device: driver errors are DeviceErrors, with what mends them."""
+    try:
+        yield
+    except DriverError as error:
+        mend = _MENDS.get(error.cause, "load the kernel driver anew, or restart the machine")
+        raise DeviceError(f"{name}: could not {what} ({error}); {mend}") from error
+
+
 class Failures(Launching):
     """What has gone wrong on one device, and what runs there that may still fail."""
 
@@ -116,10 +132,7 @@ class Failures(Launching):
                 "use smaller batches"
             )
         if cause is Cause.NO_PERMISSION:
-            return DeviceError(
-                f"{self.name}: this user may not {what} ({error}); run as root, or ask who runs "
-                "the machine"
-            )
+            return DeviceError(f"{self.name}: this user may not {what} ({error}); {_MENDS[cause]}")
         kind = InternalError if cause is Cause.OUR_MISTAKE else DeviceError
         return kind(f"{self.name}: could not {what}: {error}")
 

@@ -1,5 +1,6 @@
 """What goes wrong with an AMD GPU: one clear sentence each, and what comes after."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -144,6 +145,20 @@ def test_a_driver_that_is_too_old_is_told():
         DeviceError, match=r"too old: its interface is 1\.5, and 1\.6 is needed; upd"
     ):
         KFD(Machine("gfx1100", version=(1, 5)).platform)
+
+
+def test_a_driver_whose_first_call_fails_is_told_and_closed(monkeypatch):
+    platform = Machine("gfx1100").platform
+
+    def ioctl(fd, request, argument):
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(platform, "ioctl", ioctl)
+    with pytest.raises(
+        DeviceError, match=r"^AMD: could not open the kernel driver \(get_version: E"
+    ):
+        KFD(platform)
+    assert not platform._open
 
 
 @pytest.mark.parametrize("version", [(1, 6), (1, 13), (1, 14), (1, 17)])

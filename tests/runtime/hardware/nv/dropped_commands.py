@@ -4,8 +4,8 @@ A program of two copies and two kernels runs on an emulated GPU. A seed decides 
 interleave. Noticed means: a fault, a timeout, or a result that is not right. The parts:
 
 * `kinds`: all commands of one kind are dropped. At how many seeds is that noticed?
-* `words`, `mappings`: one word of what the channels read, or the mapping of one memory. Each in
-  turn, at each seed, on GPUs of three generations by turns.
+* `words`, `acquires`, `releases`, `mappings`: one word of what the channels read, one semaphore,
+  or the mapping of one memory. Each in turn, at each seed, on GPUs of three generations by turns.
 * `handles`: one handle of one call of RM or UVM is another object's, a freed one, or none's. Each
   once; and at each seed twelve that it draws.
 * `bits`: one bit of queue meta data (QMD) is another. Each, at each seed, for each version.
@@ -147,7 +147,8 @@ def bits(seeds):
 
 
 PARTS = {
-    "kinds": kinds, "words": partial(each, "word"), "mappings": partial(each, "mapping"),
+    "kinds": kinds, "words": partial(each, "word"), "acquires": partial(each, "acquire"),
+    "releases": partial(each, "release"), "mappings": partial(each, "mapping"),
     "handles": handles, "bits": bits,
 }  # fmt: skip
 

@@ -4,12 +4,9 @@ from __future__ import annotations
 
 import os
 import random
-import re
-import subprocess
-from importlib import metadata
-from pathlib import Path
 
 import pytest
+from tests.emulate.nv.disassembled import constants, targets
 from tests.emulate.nv.machine import CHIPS, SOURCE, compiled
 
 from treadle.emulate.nv.programs import unpack
@@ -19,41 +16,6 @@ from treadle.runtime.hardware.nv.classes import _GENERATIONS, Generation
 CALL = bytes.fromhex("43790000000000000000c00300ea0f00")  # CALL.ABS.NOINC 0
 LENGTH = 64  # instructions
 ABS47_34, ABS55_16_34 = 0x3A, 0x4B
-
-
-def nvdisasm() -> str:
-    try:
-        files = metadata.files("nvidia-cuda-nvdisasm") or []
-    except metadata.PackageNotFoundError:
-        pytest.skip("nvidia-cuda-nvdisasm is not installed")
-    return str(next(file.locate() for file in files if file.name == "nvdisasm"))
-
-
-def disassembled(code: bytes, chip: str, folder: Path) -> str:
-    """Raw code as nvdisasm prints it."""
-    file = folder / "code"
-    file.write_bytes(code)
-    command = [nvdisasm(), "-b", chip, str(file)]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-
-def targets(code: bytes, chip: str, folder: Path) -> list[int]:
-    """Where the absolute calls in raw code lead, as nvdisasm reads them."""
-    text = disassembled(code, chip, folder)
-    return [int(found, 16) for found in re.findall(r"CALL\.ABS\.NOINC (0x[0-9a-f]+)", text)]
-
-
-def constants(code: bytes, chip: str, folder: Path) -> set[int]:
-    """The words of constant bank 0 that raw code reads, by their places in bytes."""
-    found: set[int] = set()
-    for line in disassembled(code, chip, folder).splitlines():
-        wide = re.search(r"\.(64|128)\b", line.partition("c[")[0])
-        for at in re.findall(r"\bc\[0x0\]\[(0x[0-9a-f]+|RZ)\]", line):
-            found |= {
-                int(at.replace("RZ", "0"), 16) + n
-                for n in range(0, int(wide[1]) // 8 if wide else 4, 4)
-            }
-    return found
 
 
 def written(generation: Generation, kernel: KernelCode) -> set[int]:
@@ -88,14 +50,14 @@ extern "C" __global__ void everything(int* out, double scale, char byte, long lo
 
 
 @pytest.mark.parametrize("arch", CHIPS)
-def test_words_that_code_reads_of_constant_bank_0_are_those_that_a_launch_writes(arch, tmp_path):
+def test_words_that_code_reads_of_constant_bank_0_are_those_that_a_launch_writes(arch):
     generation = generation_of_arch(arch)
     read: set[int] = set()
     for source in (SOURCE, EVERYTHING) if "FULL_TESTS" in os.environ else (EVERYTHING,):
         image = link(unpack(compiled(arch, source))[0])
         for kernel in image.kernels.values():
             code = image.data[kernel.at : kernel.at + kernel.nbytes]
-            found = constants(code, arch.rstrip("a").upper().replace("_", ""), tmp_path)
+            found = constants(code, arch.rstrip("a").upper().replace("_", ""))
             assert found <= written(generation, kernel), kernel.name
             read |= found
     bank = generation.bank0
@@ -110,13 +72,13 @@ def test_words_that_code_reads_of_constant_bank_0_are_those_that_a_launch_writes
         ("SM90", ABS55_16_34), ("SM100", ABS55_16_34), ("SM120", ABS55_16_34),
     ],
 )  # fmt: skip
-def test_calls_lead_to_their_targets(chip, kind, tmp_path):
+def test_calls_lead_to_their_targets(chip, kind):
     rng = random.Random(chip)
     address = 0x7F12_3456_7800
     places = [4 * rng.randrange(1 << rng.randrange(1, 40)) for _ in range(LENGTH)]
     pending = tuple(_Pending(16 * i, kind, place) for i, place in enumerate(places))
     placed = Image(CALL * LENGTH, {}, pending).placed(address)
-    assert targets(placed, chip, tmp_path) == [address + place for place in places]
+    assert targets(placed, chip) == [address + place for place in places]
 
 
 @pytest.mark.parametrize("kind", sorted(_PARTS))

@@ -1,7 +1,10 @@
 """What goes wrong with an NVIDIA GPU: one clear sentence each, and what comes after."""
 
+import dataclasses
+import errno
 import gc
 import os
+import re
 
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ from treadle.emulate.nv.faults import Status
 from treadle.emulate.nv.injection import Injection
 from treadle.errors import DeviceError, InternalError, OutOfMemory
 from treadle.runtime.base import Entry, Launch, Slot
-from treadle.runtime.hardware.nv import RM, NVDevice, target_of
+from treadle.runtime.hardware.nv import RM, NVDevice, describe, target_of
+from treadle.runtime.hardware.nv.failures import NVFailures, RMError
+from treadle.runtime.hardware.nv.objects import GPUObjects
 
 COUNT = 64
 NOBODYS = 0x7000
@@ -117,6 +122,34 @@ def test_commands_that_are_none_are_told(machine):
     machine.driver.inject(Injection("word", every=1 << 40, skip=0))
     told = fails_after(device, phase, 0, 0)
     assert "the commands of a channel are not what the GPU understands (Xid 32)" in told
+
+
+@pytest.mark.parametrize(
+    ("number", "sentence"),
+    [
+        (13, "a kernel stopped, such as at an illegal instruction or a trap"),
+        (31, "a kernel or a copy used memory that is not its own, at 0x7000"),
+        (32, "the commands of a channel are not what the GPU understands"),
+        (39, "a copy stopped"),
+        (69, "a command has a value that its class does not allow"),
+        (43, "a channel stopped"),
+    ],
+)
+def test_each_error_of_a_notifier_is_a_sentence_with_its_number(machine, number, sentence):
+    failures = NVFailures("NV", machine.platform)
+    failures.channel_stopped(number, NOBODYS if number == 31 else None)
+    with pytest.raises(DeviceError) as told:
+        failures.check()
+    assert str(told.value).startswith(f"NV: {sentence} (Xid {number}). The device's tensors are")
+
+
+def test_a_notifier_of_either_channel_is_heard(machine):
+    """The driver writes what it says into the notifiers; the GPU says nothing more."""
+    for which in ("compute", "copies"):
+        device = machine.device()
+        machine.driver.gpus[0].channels[getattr(device, which)._token].notify(43)
+        with pytest.raises(DeviceError, match=r"^NV: a channel stopped \(Xid 43\)"):
+            device.synchronize()
 
 
 def test_a_gpu_that_does_nothing_is_a_timeout(machine):
@@ -286,6 +319,102 @@ def test_each_release_has_a_device(version):
 def test_a_gpu_that_is_not_there_is_counted():
     with pytest.raises(DeviceError, match=r"there is no NV:1: the kernel driver shows 1 GPU$"):
         Machine("sm_80").device(1)
+
+
+def test_a_driver_without_gpus_says_so():
+    with pytest.raises(DeviceError, match=r"there is no NV: the kernel driver shows no GPUs$"):
+        Machine().device()
+    with pytest.raises(DeviceError, match=r"^NV: the kernel driver shows no GPU; sudo dmesg"):
+        describe(Machine().opened)
+
+
+def test_a_gpu_that_is_not_driven_is_named_and_others_are_described():
+    machine = Machine("sm_80", "sm_86")
+    gpu = machine.driver.gpus[0]
+    gpu.chip = dataclasses.replace(gpu.chip, sm_version=0x705)  # Turing
+    assert describe(machine.opened) == (
+        "emulated NVIDIA GeForce RTX 3090 (sm_86) with 2 GiB, driver 580.142"
+    )
+    with pytest.raises(DeviceError, match=r"are of version 0x705, and treadle drives those of sm"):
+        machine.device()
+    machine.driver.gpus[1].chip = gpu.chip
+    with pytest.raises(DeviceError, match="are of version 0x705"):
+        describe(machine.opened)
+
+
+def test_a_driver_that_lacks_a_class_is_named_as_the_cause(machine):
+    gpu = machine.driver.gpus[0]
+    gpu.chip = dataclasses.replace(gpu.chip, compute="BLACKWELL_COMPUTE_A")
+    with pytest.raises(DeviceError, match=r"does not offer class 0xc6c0 on this sm_80 GPU; inst"):
+        machine.device()
+
+
+class Refusing(Machine):
+    """A machine whose driver refuses one call, the `at`-th, with an `errno`."""
+
+    def __init__(self, number=0, at=-1):
+        super().__init__("sm_80")
+        self.calls, self._really, self.platform.ioctl = 0, self.platform.ioctl, self._ioctl
+        self._number, self._at = number, at
+
+    def _ioctl(self, fd, request, argument):
+        self.calls += 1
+        if self.calls == self._at + 1:
+            raise refusal(self._number)
+        self._really(fd, request, argument)
+
+    def program(self):
+        """What is raised by a program that opens a GPU and computes, or None."""
+        try:
+            describe(self.opened)
+            goes_on(self, self.device())
+        except (DeviceError, InternalError) as error:
+            return error
+        return None
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.EIO, errno.EINVAL])
+def test_each_call_that_the_driver_refuses_is_one_sentence(number):
+    plain = Refusing()
+    assert plain.program() is None
+    assert plain.calls > 100
+    passed = []
+    for at in range(plain.calls):
+        machine = Refusing(number, at)
+        told = machine.program()
+        if told is None:
+            passed.append(at)
+            continue
+        assert re.match(r"NV: (could not|this user may not|the device was lost)", str(told))
+        assert errno.errorcode[number] in str(told)
+        if machine._opened is None:
+            assert not machine.platform._open
+    assert len(passed) <= 1  # UVM_MM_INITIALIZE, which not all kernels take
+
+
+def test_a_gpu_that_could_not_be_opened_leaves_nothing_and_may_be_opened_again():
+    plain = Refusing()
+    first = plain.opened and plain.calls
+    GPUObjects(plain.opened, plain.opened.card(0, "NV"), 0, "NV")
+    assert plain.calls > first + 8
+    for at in range(first, plain.calls):
+        machine = Refusing(errno.EIO, at)
+        rm, objects = machine.opened, machine.driver.rm.objects
+        files = len(machine.platform._open)
+        with pytest.raises(RMError):
+            GPUObjects(rm, rm.card(0, "NV"), 0, "NV")
+        assert len(machine.platform._open) == files
+        assert [one.kind for one in objects.of(rm.client)] == ["NV01_ROOT_CLIENT"]
+        goes_on(machine, machine.device())
+
+
+def test_calls_that_a_newer_driver_does_not_take_are_told_with_its_release():
+    machine = Machine("sm_80", version="570.133.20")  # of other structures
+    machine.driver.version = "610.43.02"
+    with pytest.raises(DeviceError, match=r"INVALID_PARAM_STRUCT; the kernel driver is of release"):
+        machine.device()
+    refused = RMError("alloc", 0x51, newer="610.43.02")
+    assert str(refused) == "alloc: NO_MEMORY"  # for which its release is no reason
 
 
 def test_an_architecture_that_the_gpu_does_not_have_is_refused():

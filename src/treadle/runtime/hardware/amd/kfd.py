@@ -33,7 +33,7 @@ from treadle.runtime.hardware.amd.failures import (
     KFDError,
     too_old,
 )
-from treadle.runtime.hardware.failures import opening_failed
+from treadle.runtime.hardware.failures import opening, opening_failed
 from treadle.runtime.hardware.host_memory import address_of
 from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.hardware.structs import Value
@@ -66,11 +66,15 @@ class KFD:
             self.fd = platform.open(_PATH)
         except OSError as error:
             raise opening_failed(ADVICE, _PATH, error) from error
-        given = self.call("get_version")
-        self.version = given["major_version"], given["minor_version"]
-        if self.version < OLDEST_INTERFACE:
+        try:
+            with opening("AMD", "open the kernel driver"):
+                given = self.call("get_version")
+            self.version = given["major_version"], given["minor_version"]
+            if self.version < OLDEST_INTERFACE:
+                raise too_old(self.version)
+        except BaseException:
             platform.close(self.fd)
-            raise too_old(self.version)
+            raise
         self.nodes = find_nodes(platform)
         self.interrupt: Interrupt | None = None
         self._faults: dict[int, int] = {}  # kinds of events by their numbers

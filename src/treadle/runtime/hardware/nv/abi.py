@@ -19,7 +19,7 @@ from treadle.runtime.hardware.structs import Struct
 
 __all__ = ["ABI", "CARD", "NOTIFICATION", "Call", "Control", "abi_of", "escape"]
 
-_OLDEST = 570
+_OLDEST, _NEWEST = 570, 590
 _MAGIC, _BASE = ord("F"), 200  # NV_IOCTL_MAGIC, NV_IOCTL_BASE
 _UUID = ("u8", 16)
 _CARDS = 32  # how many cards one call of CARD_INFO tells of
@@ -325,4 +325,9 @@ def abi_of(version: str) -> ABI:
             f"NV: the kernel driver is of release {version or 'unknown'}, and {_OLDEST} or newer "
             "is needed; install a newer NVIDIA driver with open kernel modules"
         )
-    return _made(max(one for one in (570, 580, 590) if one <= int(head)))
+    return _made(max(one for one in (_OLDEST, 580, _NEWEST) if one <= int(head)))
+
+
+def is_newer(version: str) -> bool:
+    """Whether a driver's release is newer than all of the tables."""
+    return int(version.partition(".")[0]) > _NEWEST

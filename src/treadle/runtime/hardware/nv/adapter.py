@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from treadle.errors import DeviceError
 from treadle.runtime.hardware.adapter import check_arch, described
+from treadle.runtime.hardware.failures import opening
 from treadle.runtime.hardware.nv.objects import GPUObjects
 from treadle.target.nvidia import nvidia_target
 
@@ -42,11 +43,18 @@ def describe(rm: RM) -> str:
     """The GPUs in one line, for `treadle doctor`. Raises DeviceError if there is none to use."""
     if not rm.cards:
         raise DeviceError("NV: the kernel driver shows no GPU; sudo dmesg | grep NVRM")
-    shown = []
+    shown, refusals = [], []
     for number, card in enumerate(rm.cards):
-        objects = GPUObjects(rm, card, number, "NV")
+        try:
+            with opening("NV", f"look at GPU {number}"):
+                objects = GPUObjects(rm, card, number, "NV")
+                objects.close()
+        except DeviceError as error:
+            refusals.append(error)
+            continue
         facts, arch = objects.facts, objects.generation.arch
         target = target_of(arch, facts, None, rm.platform.is_emulated)
         shown.append(f"{target.name} with {facts.memory >> 30} GiB")
-        objects.close()
+    if not shown:
+        raise refusals[0]
     return f"{', '.join(shown)}, driver {rm.version}"

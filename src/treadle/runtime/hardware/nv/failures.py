@@ -47,15 +47,34 @@ _ERRORS = {
 
 
 class RMError(DriverError):
-    """A call of the kernel driver failed: with a status of RM's or UVM's, or with an `errno`."""
+    """A call of the kernel driver failed: with a status of RM's or UVM's, or with an `errno`.
 
-    def __init__(self, call: str, status: int = 0, error: OSError | None = None) -> None:
+    `newer` is the driver's release, where its calls may not be those that this code knows.
+    """
+
+    def __init__(
+        self, call: str, status: int = 0, error: OSError | None = None, newer: str = ""
+    ) -> None:
         self.status = status
         super().__init__(call, error, _NAMES.get(status, f"status {status:#x}"))
+        self._newer = newer if self._usual_cause is Cause.OUR_MISTAKE else ""
+
+    def __str__(self) -> str:
+        told = super().__str__()
+        if not self._newer:
+            return told
+        return (
+            f"{told}; the kernel driver is of release {self._newer}, newer than all that this "
+            "version of treadle knows: install a newer treadle, or use DEV=CUDA"
+        )
 
     @property
     def cause(self) -> Cause:
         """What it means."""
+        return Cause.UNKNOWN if self._newer else self._usual_cause
+
+    @property
+    def _usual_cause(self) -> Cause:
         return _CAUSES.get(self.status, Cause.OUR_MISTAKE) if self.status else super().cause
 
 

@@ -10,11 +10,13 @@ client -> device -> subdevice -> usermode (the doorbell), device -> address spac
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass
 
 from treadle.runtime.hardware.host_memory import PAGE
 from treadle.runtime.hardware.nv import classes
 from treadle.runtime.hardware.nv.classes import Generation, generation_of
+from treadle.runtime.hardware.nv.failures import RMError
 from treadle.runtime.hardware.nv.rm import RM, Card
 
 __all__ = ["Facts", "GPUObjects", "opened_objects"]
@@ -54,7 +56,16 @@ class GPUObjects:
 
     def __init__(self, rm: RM, card: Card, number: int, name: str) -> None:
         self.rm, self.card, self.number = rm, card, number
+        self.device = 0
         self._fd = rm.open_card(card)
+        try:
+            self._learn(card, name)
+        except BaseException:
+            self.give_up()
+            raise
+
+    def _learn(self, card: Card, name: str) -> None:
+        rm = self.rm
         instance = rm.control(rm.client, "id_info", gpuId=card.gpu_id)["deviceInstance"]
         self.device = rm.alloc(
             rm.client, classes.DEVICE, "device", deviceId=instance, vaMode=_OPTIONAL_SPACES
@@ -98,8 +109,16 @@ class GPUObjects:
 
     def close(self) -> None:
         """All of it is no more."""
-        self.rm.free(self.rm.client, self.device)
-        self.rm.platform.close(self._fd)
+        try:
+            if self.device:
+                self.rm.free(self.rm.client, self.device)
+        finally:
+            self.rm.close_card(self._fd)
+
+    def give_up(self) -> None:
+        """Closes what a failure has left, which the driver may refuse as well."""
+        with suppress(RMError):
+            self.close()
 
     def _map_doorbell(self, generation: Generation) -> int:
         rm = self.rm
@@ -120,6 +139,10 @@ def opened_objects(rm: RM, card: Card, number: int, name: str) -> GPUObjects:
     found = rm.opened.get(card.gpu_id)
     if not isinstance(found, GPUObjects):
         found = GPUObjects(rm, card, number, name)
-        found.open()
+        try:
+            found.open()
+        except BaseException:
+            found.give_up()
+            raise
         rm.opened[card.gpu_id] = found
     return found

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from treadle.errors import DeviceError
 from treadle.runtime.hardware.adapter import numbered
-from treadle.runtime.hardware.failures import opening_failed
+from treadle.runtime.hardware.failures import opening, opening_failed
 from treadle.runtime.hardware.host_memory import address_of
-from treadle.runtime.hardware.nv.abi import Call, abi_of
+from treadle.runtime.hardware.nv.abi import Call, abi_of, is_newer
 from treadle.runtime.hardware.nv.failures import ADVICE, RMError
 from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.hardware.structs import Struct, Value
@@ -44,15 +44,26 @@ class Card(NamedTuple):
 
 
 class RM:
-    """The opened driver. All threads may use it. `fd` is /dev/nvidiactl."""
+    """The opened driver. All threads may use it. `fd` is /dev/nvidiactl. Raises DeviceError."""
 
     def __init__(self, platform: Platform) -> None:
-        self.platform = platform
+        self.platform, self._newer = platform, ""
+        self._files: list[int] = []  # to be closed where the rest fails
+        try:
+            with opening("NV", "open the kernel driver"):
+                self._begin()
+        except BaseException:
+            for fd in self._files:
+                platform.close(fd)
+            raise
+
+    def _begin(self) -> None:
         self.fd = self._open(CONTROL)
         self._refuse_closed()
         self.abi = abi_of("570.0")  # the calls up to here are the same in all
         self.version = self._version()
         self.abi = abi_of(self.version)
+        self._newer = self.version if is_newer(self.version) else ""
         self._uvm_fd = self._open(_UVM)
         self._numbers = itertools.count(_HANDLES + 1)
         given = self._escape("alloc", hClass=_ROOT_CLIENT)
@@ -64,9 +75,14 @@ class RM:
 
     def _open(self, path: str) -> int:
         try:
-            return self.platform.open(path)
+            self._files.append(fd := self.platform.open(path))
         except OSError as error:
             raise opening_failed(ADVICE, path, error) from error
+        return fd
+
+    def _close(self, fd: int) -> None:
+        self._files.remove(fd)
+        self.platform.close(fd)
 
     def _refuse_closed(self) -> None:
         """The closed kernel modules have another interface for some of this."""
@@ -91,7 +107,7 @@ class RM:
             call = self.abi.uvm["mm_initialize"]
             self._ioctl(second, "mm_initialize", call, uvmFd=self._uvm_fd)
         except RMError:
-            self.platform.close(second)
+            self._close(second)
 
     def _cards(self) -> list[Card]:
         given = self._ioctl(self.fd, "card_info", self.abi.calls["card_info"])
@@ -105,14 +121,17 @@ class RM:
         try:
             self.platform.ioctl(fd, request, argument)
         except OSError as error:
-            raise RMError(name, error=error) from error
+            raise self._refused(name, error=error) from error
         return layout.unpack(argument)
+
+    def _refused(self, name: str, status: int = 0, error: OSError | None = None) -> RMError:
+        return RMError(name, status, error, self._newer)
 
     def _escape(self, name: str, /, **values: Value) -> dict[str, Value]:
         given = self._ioctl(self.fd, name, self.abi.calls[name], **values)
         status = given["status"] if "status" in given else given["params"]["status"]
         if status:
-            raise RMError(name, status)
+            raise self._refused(name, status)
         return given
 
     def uvm(self, name: str, /, **values: Value) -> None:
@@ -122,11 +141,11 @@ class RM:
         try:
             self.platform.ioctl(self._uvm_fd, request, argument)
         except OSError as error:
-            raise RMError(name, error=error) from error
+            raise self._refused(name, error=error) from error
         at = layout.offsets["rmStatus"]
         status = int.from_bytes(argument[at : at + 4], "little")
         if status:
-            raise RMError(name, status)
+            raise self._refused(name, status)
 
     def uvm_free(self, base: int, nbytes: int) -> None:
         """An external range is no more, with all that is mapped to it."""
@@ -193,8 +212,16 @@ class RM:
     def open_card(self, card: Card) -> int:
         """A GPU's file, which belongs to this client from now on. Raises DeviceError."""
         fd = self._open(card.path)
-        self._register(fd)
+        try:
+            self._register(fd)
+        except BaseException:
+            self._close(fd)
+            raise
         return fd
+
+    def close_card(self, fd: int) -> None:
+        """The file of a GPU is no longer open."""
+        self._close(fd)
 
     def _register(self, fd: int) -> None:
         self._ioctl(fd, "register_fd", self.abi.calls["register_fd"], ctl_fd=self.fd)
@@ -211,9 +238,9 @@ class RM:
             self._escape("map_memory", params=given, fd=fd)
             self.platform.map(fd, nbytes, 0, address)
         except OSError as error:
-            raise RMError("mmap", error=error) from error
+            raise self._refused("mmap", error=error) from error
         finally:
-            self.platform.close(fd)  # what is mapped stays so
+            self._close(fd)  # what is mapped stays so
 
     def map_to_gpu(self, device: int, space: int, memory: int, nbytes: int, address: int) -> None:
         """Maps a memory object into a device's own virtual memory, at a chosen address."""
