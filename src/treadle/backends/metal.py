@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
 from ..target import Target, apple_target
-from .record import Backend, CompileIR, Emulation, Request, Toolchain
+from .record import Backend, Cached, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
     from ..compile.text import TextCompiler
@@ -45,19 +45,19 @@ def _open(request: Request) -> Device:
 def _messages(request: Request) -> Messages:
     """Metal of this machine, or the emulator. Raises DeviceError."""
     if request.emulation is not None:
-        return _emulated(request.emulation, request.compile_ir)
+        return _emulated(request.emulation, request.compile_ir, request.cached)
     from ..runtime.metal import open_messages
 
     return open_messages()
 
 
 @functools.cache
-def _emulated(emulation: Emulation, compile_ir: CompileIR) -> Messages:
+def _emulated(emulation: Emulation, compile_ir: CompileIR, cached: Cached) -> Messages:
     from ..emulate.metal import EmulatedMetal
 
     try:
         return EmulatedMetal(
-            emulation.chip, emulation.devices, compile_ir, checks_races=emulation.checks_races
+            emulation.chip, emulation.devices, compile_ir, emulation.checks_races, cached
         )
     except ValueError as error:
         raise DeviceError(f"METAL: {error}") from error

@@ -19,6 +19,7 @@ from treadle.emulate.metal.objects import Object, message
 from treadle.errors import TreadleError
 
 if TYPE_CHECKING:
+    from treadle.emulate.air import Cached
     from treadle.emulate.simt.execute import CompileIR
 
 __all__ = ["Device"]
@@ -34,11 +35,14 @@ _CHIPS = {"apple7": "M1", "apple8": "M2", "apple9": "M3"}
 class Device(Object):
     """One emulated GPU."""
 
-    def __init__(self, family: str, compile_ir: CompileIR, checks_races: bool) -> None:
+    def __init__(
+        self, family: str, compile_ir: CompileIR, checks_races: bool, cached: Cached | None
+    ) -> None:
         if family not in _CHIPS:
             known = ", ".join(_CHIPS)
             raise ValueError(f"no Apple GPU of {family!r} is emulated; there are {known}")
         self.family, self.compile_ir, self.checks_races = family, compile_ir, checks_races
+        self.cached = cached
         self.number = _APPLE1 + int(family.removeprefix("apple")) - 1
         self.memory = Memory(_MEMORY)
 
@@ -78,7 +82,8 @@ class Device(Object):
         self, text: str, options: CompileOptions, _: None
     ) -> tuple[Library | None, Error | None]:
         try:
-            return Library(self, text, options, self.compile_ir, self.checks_races), None
+            made = Library(self, text, options, self.compile_ir, self.checks_races, self.cached)
+            return made, None
         except TreadleError as error:
             return None, Error(str(error))
 
