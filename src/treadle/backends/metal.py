@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
-from ..target import Target, apple_target
+from ..target import APPLE_FAMILIES, Target, apple_target
 from .record import Backend, Cached, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METAL"]
 
-_EMULATED = "apple7"  # the oldest family, which all others can do
+_EMULATED, *_OTHERS = APPLE_FAMILIES  # the oldest family is what all others can do
 
 
 def _target(request: Request) -> Target:
@@ -69,10 +69,13 @@ def _describe(request: Request) -> str:
     return describe(_messages(request))
 
 
+_MSL = Toolchain(
+    "MSL", "Metal's", _compiler, _renderer, _target, tested_architectures=tuple(_OTHERS)
+)
 METAL = Backend(
     "METAL",
     "Apple's GPUs from M1 on, or emulated ones",
-    (Toolchain("MSL", "Metal's", _compiler, _renderer, _target),),
+    (_MSL,),
     _open,
     _describe,
     has_several=True,
