@@ -248,7 +248,7 @@ def _copy(kernel: str, T: str, U: str) -> Source:
 
 
 def _reduction(kernel: str, op: str, T: str, more: str = "") -> Source:
-    operation = {"and": "And", "or": "Or"}.get(op) or f"{op.capitalize()}<{T}>"
+    operation = {"and": "And<bool>", "or": "Or<bool>"}.get(op) or f"{op.capitalize()}<{T}>"
     return Source(
         "reduce.h", kernel, (T, T, operation, *more.split()),
         ("utils.h", "atomic.h", "reduction/ops.h"),

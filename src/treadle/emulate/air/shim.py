@@ -138,6 +138,8 @@ def _with_metadata(text: str, kernels: dict[str, _Signature]) -> str:
         ]
         most = node(f'!"air.max_work_group_size", i32 {signature.most_threads}')
         heads.append(node(f"ptr @{name}, {node('')}, {node(', '.join(arguments))}, {most}"))
+    option = node('!"air.compile.denorms_disable"')  # as Apple's compiler says of all its modules
+    nodes.append(f"!air.compile_options = !{{{option}}}")
     nodes.append(f"!air.kernel = !{{{', '.join(heads)}}}")
     return "\n".join((text, *nodes, ""))
 
