@@ -6,10 +6,11 @@
 A kernel is a template there, of which Apple's compiler made what is in the library. Clang's C++ for
 OpenCL has no kernels that are templates: so the template's parameters are defined before its text.
 What else clang has not is rewritten: constructors for memory of one kind (an unqualified one is for
-all), threadgroup memory that is declared in an inner scope, vectors made as `short2 a(1, 2)`, and
-functions that are not made part of who calls them. Methods are for any memory there, where Metal's
-are for that of a thread: so the classes of steel are left out, and with them MLX's products of
-matrices and its attention in blocks. Layer norms are in no header.
+all), threadgroup memory that is declared in an inner scope, vectors made as `short2 a(1, 2)`.
+
+Left out is steel's attention: clang has no vectors of one element, and adds no object that converts
+to an integer to a pointer. So are copies between half and bfloat, which clang does not convert.
+Layer norms are in no header.
 """
 
 from __future__ import annotations
@@ -27,16 +28,19 @@ _OTHER_MEMORY = re.compile(
     r" (?:threadgroup|device|constant)\b[^{};]*(?:\{\};?|\{[^{}]*\})"
 )
 _CONSTRUCTOR = re.compile(
-    r"(^\s*(?:METAL_FUNC |constexpr |inline )*[A-Za-z]\w*\([^(){}]*\))\s+thread(?=\s*[:{])",
+    r"(^\s*(?:METAL_FUNC |constexpr |inline )*(?:[A-Z]\w*|complex_t)\([^(){}]*\))\s+thread"
+    r"(?=\s*[:{])",
     re.MULTILINE,
 )
+# Clang converts no int to a short that is referred to in a thread's memory.
+_REFERENCE = re.compile(r"\bthread const short& (\w+)")
 _LOG = re.compile(r"constant mlx::os_log logger\([^;]*;|logger\.log_debug\([^;]*;")
 _VECTOR = re.compile(r"\b((?:u?(?:char|short|int|long)|half|float)[234]) (\w+)\(([^;{}]*)\);")
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _TEMPLATE = re.compile(
-    r"template\s*<((?:[^<>;{}]|<[^<>;{}]*>)*)>\s*\[\[\s*kernel[^\]]*(?:\([^\]]*\))?\s*\]\]\s*void\s+(\w+)\s*\("
+    r"template\s*<((?:[^<>;{}]|<[^<>;{}]*>)*)>\s*"
+    r"\[\[\s*kernel[^\]]*(?:\([^\]]*\))?\s*\]\]\s*void\s+(\w+)\s*\("
 )
-
 
 # Clang converts no half to bfloat, as Metal does.
 _HALF = ("static_cast<bfloat16_t>(this->operator float16_t())",
@@ -46,7 +50,6 @@ TYPES = {
     **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
 }  # fmt: skip
 _TYPE = "|".join(sorted(TYPES, key=len, reverse=True))
-
 
 # What Apple's compiler has for itself, and a vector that no kernel of ours needs.
 _BEFORE = """#include <metal_stdlib>
@@ -59,7 +62,6 @@ struct bool4 {
   bool elements[4];
   thread bool& operator[](int i) thread { return elements[i]; }
 };
-#define inline inline __attribute__((always_inline))
 """
 
 
@@ -81,11 +83,12 @@ class _Template(NamedTuple):
 
 
 def source_of(name: str) -> Source | None:
-    """Where a kernel of the library comes from; None for one that is not looked for."""
+    """Where a kernel of the library comes from; None for one that clang cannot make."""
     for pattern, make in _SOURCES:
         found = re.fullmatch(pattern.replace("TYPE", _TYPE), name)
         if found is not None:
-            return make(**{key: TYPES.get(word, word) for key, word in found.groupdict().items()})
+            words = {key: TYPES.get(word, word) for key, word in found.groupdict().items()}
+            return None if {"half", "bfloat16_t"} <= set(words.values()) else make(**words)
     return None
 
 
@@ -126,6 +129,8 @@ def _flat(include: Path, name: str, seen: set[str]) -> str:
     seen.add(name)
     text = (include / name).read_text()
     text = _VECTOR.sub(r"\1 \2 = \1(\3);", text.replace(*_HALF))
+    text = text.replace("const thread noexcept", "const noexcept")
+    text = _REFERENCE.sub(r"const short \1", text)
     text = _CONSTRUCTOR.sub(r"\1", _OTHER_MEMORY.sub("", _LOG.sub(";", text)))
     return _INCLUDE.sub(lambda match: _flat(include, match[1], seen), text) + "\n"
 
@@ -270,6 +275,15 @@ def _gemv(kernel: str, T: str, sizes: str) -> Source:
     return Source("gemv.h", kernel, (T, *numbers[:6], *words))
 
 
+def _gemm(turns: str, T: str, sizes: str) -> Source:
+    left, right = (("true" if turn == "t" else "false") for turn in turns)
+    numbers = re.findall(r"\d+", sizes)
+    return Source(
+        "steel/gemm/kernels/steel_gemm_fused.h", "gemm", (T, *numbers, left, right),
+        ("utils.h", "steel/gemm/gemm.h"),
+    )  # fmt: skip
+
+
 def _quantised(kernel: str, word: str, group: str, bits: str, more: str = "") -> Source:
     T = {"float": "float", "float16_t": "half", "bfloat16_t": "bfloat16_t"}[word]
     return Source(
@@ -318,6 +332,14 @@ _SOURCES = (
     (
         r"sdpa_vector_(?P<word>float|float16_t|bfloat16_t)_(?P<d>\d+)_(?P<v>\d+)",
         lambda word, d, v: Source("sdpa_vector.h", "sdpa_vector", (word, d, v)),
+    ),
+    (
+        r"steel_gemm_fused_(?P<turns>[nt]{2})_(?P<T>TYPE)_(?P=T)_(?P<sizes>bm\d+\w+)",
+        _gemm,
+    ),
+    (
+        f"(?P<kernel>affine_qmm_t)_{_QUANTISED}_alN_false_batch_0",
+        lambda **words: _quantised(**words, more="false false"),
     ),
     (f"(?P<kernel>affine_dequantize)_{_QUANTISED}", _quantised),
     (

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import errno
 import os
+import shutil
 import sys
 import tempfile
 
 import pytest
 
 from treadle.emulate.air import MSLError, compile_msl, find_clang, needed_clang
-from treadle.emulate.air.clang import Clang, clang_at
+from treadle.emulate.air.clang import _INCLUDE, Clang, clang_at
 from treadle.errors import DeviceError
 
 from .conftest import HEAD
@@ -77,6 +78,18 @@ def test_the_shim_is_read_once_and_gives_the_same_code(clang, monkeypatch):
         number = again._shim
         assert number is not None
         assert os.fstat(number).st_nlink == 0  # it has no name, so nobody has to remove it
+
+
+def test_headers_that_change_meanwhile_are_read_anew(clang, monkeypatch, tmp_path):
+    """As where treadle is updated while a process runs."""
+    shutil.copytree(_INCLUDE, tmp_path / "include")
+    monkeypatch.setattr("treadle.emulate.air.clang._INCLUDE", tmp_path / "include")
+    made = clang.run(TEXT.encode()).stdout
+    with (tmp_path / "include" / "metal_stdlib").open("a") as file:
+        file.write("#define CHANGED 1\n")
+    again = clang.run(TEXT.replace("a[1]", "a[CHANGED]").encode())
+    assert again.returncode == 0
+    assert again.stdout == made
 
 
 def test_a_disk_that_is_full_costs_time_alone(clang, monkeypatch):

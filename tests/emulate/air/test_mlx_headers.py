@@ -20,8 +20,6 @@ from .test_mlx import opened
 
 ONE_IN = 90  # without --full
 SOURCES = {name: source for name in CASES if (source := source_of(name)) is not None}
-# In sums of products clang fuses others than Apple's compiler does: results are as near to each
-# other as each has to be to NumPy's.
 pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
 
 
@@ -49,6 +47,8 @@ def test_a_header_gives_what_apple_s_compiler_made_of_it(compile_ir, name):
     ours = results(Module(compile_msl(text)), name, compile_ir)
     for index, wanted in theirs.items():
         found = ours[index]
+        # Clang fuses other sums of products than Apple's compiler where a text leaves that open:
+        # such results are as near to each other as each has to be to NumPy's.
         if not case.close:
             np.testing.assert_array_equal(found, wanted)
             continue

@@ -25,6 +25,7 @@ _INCLUDE = Path(__file__).parent / "include"
 FLAGS = (
     "-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64-unknown-unknown", "-cl-no-stdinc",
     "-cl-single-precision-constant", "-ffp-contract=on", "-fno-builtin", "-O1",
+    "-mllvm", "-inline-threshold=1000000",  # Metal makes all functions part of who calls them
     "-Wno-unknown-attributes", "-Wno-ignored-attributes", "-Wno-unknown-pragmas",
     "-Wno-gcc-compat", "-fno-caret-diagnostics",
 )  # fmt: skip
@@ -54,9 +55,12 @@ class Clang:
         """Makes IR of a text that may include the shim."""
         flags = (*self._flags, "-S", "-emit-llvm", "-o", "-", "-")
         shim = self._shim
-        if shim is None:
-            return self._run(text, flags)
-        return self._run(text, ("-include-pch", f"/dev/fd/{shim}", *flags), shim)
+        if shim is not None:
+            done = self._run(text, ("-include-pch", f"/dev/fd/{shim}", *flags), shim)
+            if not done.returncode or b"precompiled header" not in done.stderr:
+                return done
+            # The headers are other ones than they were, as after an update of treadle.
+        return self._run(text, flags)
 
     @property
     def _flags(self) -> tuple[str, ...]:
