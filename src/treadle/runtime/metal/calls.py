@@ -60,6 +60,7 @@ class _Device(Protocol):
     handle: Handle
     queue: Handle
     loads_indirect: bool
+    commits: int
     allocator: MetalAllocator
 
     @property
@@ -67,7 +68,7 @@ class _Device(Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]: ...
     def commit(self, commands: Handle) -> None: ...
-    def finish(self, commands: Handle) -> None: ...
+    def finish(self, commits: int) -> None: ...
     def look_for_errors(self) -> None: ...
     def synchronize(self) -> None: ...
 
@@ -121,7 +122,7 @@ class MetalCallList:
             device.messages.tell(encoder, "endEncoding")
             device.commit(commands)
             if is_replay:
-                self._indirect[-1].last = commands
+                self._indirect[-1].read_by = device.commits
         self._has_run = True
 
     def run_timed(self) -> list[tuple[int, int]]:
@@ -181,9 +182,7 @@ class MetalCallList:
             indirect = _Indirect(self._device, self._phases)
         else:
             indirect = self._indirect[0]
-            if indirect.last is not None:
-                self._device.finish(indirect.last)
-                indirect.last = None
+            self._device.finish(indirect.read_by)
         for call in sorted(indirect.changed):
             self._update(indirect, call)
         indirect.changed.clear()
@@ -240,7 +239,7 @@ class _Indirect:
     def __init__(self, device: _Device, launches: Sequence[Sequence[Phase]]) -> None:
         messages = device.messages
         phases = [phase for launch in launches for phase in launch]
-        self.last: Handle | None = None  # the command buffer that has replayed it last
+        self.read_by = 0  # the number of the last command buffer that replays it
         self.count, self.changed = len(phases), set(range(len(launches)))
         self.pipelines = list({id(p.pipeline): p.pipeline for p in phases}.values())
         nbytes = _INTEGER * sum(len(phase.entry.variables) for phase in phases)

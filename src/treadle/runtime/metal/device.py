@@ -11,6 +11,7 @@ is waited for: `read`, `write` and `synchronize` raise it, or the first launch a
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -79,7 +80,10 @@ class MetalDevice:
         # Whoever encodes or waits holds this: a command buffer is of one thread.
         self.lock = fork_safe(threading.RLock())
         self._committed: deque[Handle] = deque()
-        self.allocator = MetalAllocator(self.presence, messages, self.handle, self.probe)
+        self.commits = 0  # command buffers that were ever committed
+        self.allocator = MetalAllocator(
+            self.presence, messages, self.handle, weakref.WeakMethod(self.probe)
+        )
         finish_first(self)
 
     # -- code -----------------------------------------------------------------------------------
@@ -139,6 +143,7 @@ class MetalDevice:
             self._wait_for(self._committed.popleft())
         self.messages.tell(commands, "commit")
         self._committed.append(commands)
+        self.commits += 1
 
     def look_for_errors(self) -> None:
         """Raises DeviceError for work that is known to have failed; with `lock` held."""
@@ -147,9 +152,9 @@ class MetalDevice:
                 return
             self._wait_for(self._committed.popleft())
 
-    def finish(self, commands: Handle) -> None:
-        """Waits for a command buffer and for those before it; with `lock` held."""
-        while any(one is commands for one in self._committed):
+    def finish(self, commits: int) -> None:
+        """Waits for so many of the command buffers that were ever committed; with `lock` held."""
+        while self.commits - len(self._committed) < commits:
             self._wait_for(self._committed.popleft())
 
     def probe(self) -> None:

@@ -77,10 +77,11 @@ class MetalAllocator:
     """Makes MetalBuffers; freed ones wait, by size, for reuse."""
 
     def __init__(
-        self, presence: Presence, messages: Messages, device: Handle, probe: Callable[[], object]
-    ) -> None:
+        self, presence: Presence, messages: Messages, device: Handle,
+        probe: Callable[[], Callable[[], object] | None],
+    ) -> None:  # fmt: skip
         self._presence, self._messages, self._device = presence, messages, device
-        self._probe = probe  # raises DeviceError where the GPU is lost
+        self._probe = probe  # what raises DeviceError where the GPU is lost, while it is there
         self.largest = messages.number(device, "maxBufferLength")
         self._blocks: BlockCache[int, _Block] = BlockCache(
             self._fresh, int, fork_safe(threading.RLock())
@@ -99,7 +100,8 @@ class MetalAllocator:
         try:
             block = self._blocks.take(size)
         except OutOfMemory:
-            self._probe()
+            if (probe := self._probe()) is not None:
+                probe()
             raise
         return MetalBuffer(block, nbytes, self._blocks)
 
