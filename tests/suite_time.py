@@ -28,9 +28,12 @@ from typing import Any
 
 import pytest
 
+from treadle.backends import BACKENDS
+
 from .records import Record, read_records
 
 ROOT = Path(__file__).parent.parent
+DEVICES = [backend.name for backend in BACKENDS]
 TESTS = ("tests/tensor", "tests/runtime/contract", "tests/engine", "tests/nn", "tests/func")
 _DEVICE, _OF, _SEED = "SUITE_DEVICE", "SUITE_OF", "SUITE_SEED"  # for the process that runs them
 
@@ -108,7 +111,7 @@ def _seconds(records: list[Record]) -> dict[str, float]:
 def _plain(test: str) -> str:
     name, bracket, params = test.partition("[")
     parts = params.rstrip("]").split("-")
-    others = [part for part in parts if part.partition(":")[0] not in ("CUDA", "NV", "AMD")]
+    others = [part for part in parts if part.partition(":")[0] not in DEVICES]
     return name + bracket + "-".join(others)
 
 

@@ -6,8 +6,8 @@ import functools
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
-from ..target import Target, apple_target
-from .record import Backend, CompileIR, Emulation, Request, Toolchain
+from ..target import APPLE_FAMILIES, Target, apple_target
+from .record import Backend, Cached, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
     from ..compile.text import TextCompiler
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["METAL"]
 
-_EMULATED = "apple7"  # the oldest family, which all others can do
+_EMULATED, *_OTHERS = APPLE_FAMILIES  # the oldest family is what all others can do
 
 
 def _target(request: Request) -> Target:
@@ -45,19 +45,19 @@ def _open(request: Request) -> Device:
 def _messages(request: Request) -> Messages:
     """Metal of this machine, or the emulator. Raises DeviceError."""
     if request.emulation is not None:
-        return _emulated(request.emulation, request.compile_ir)
+        return _emulated(request.emulation, request.compile_ir, request.cached)
     from ..runtime.metal import open_messages
 
     return open_messages()
 
 
 @functools.cache
-def _emulated(emulation: Emulation, compile_ir: CompileIR) -> Messages:
+def _emulated(emulation: Emulation, compile_ir: CompileIR, cached: Cached) -> Messages:
     from ..emulate.metal import EmulatedMetal
 
     try:
         return EmulatedMetal(
-            emulation.chip, emulation.devices, compile_ir, checks_races=emulation.checks_races
+            emulation.chip, emulation.devices, compile_ir, emulation.checks_races, cached
         )
     except ValueError as error:
         raise DeviceError(f"METAL: {error}") from error
@@ -69,10 +69,13 @@ def _describe(request: Request) -> str:
     return describe(_messages(request))
 
 
+_MSL = Toolchain(
+    "MSL", "Metal's", _compiler, _renderer, _target, tested_architectures=tuple(_OTHERS)
+)
 METAL = Backend(
     "METAL",
     "Apple's GPUs from M1 on, or emulated ones",
-    (Toolchain("MSL", "Metal's", _compiler, _renderer, _target),),
+    (_MSL,),
     _open,
     _describe,
     has_several=True,

@@ -22,13 +22,22 @@ if TYPE_CHECKING:
     from ..runtime.base import MemoryDevice
     from ..target import Target
 
-__all__ = ["GPU_NODES", "Backend", "CompileIR", "Emulation", "Request", "Toolchain", "emulation_of"]
+__all__ = [
+    "GPU_NODES", "Backend", "Cached", "CompileIR", "Emulation", "Request", "Toolchain",
+    "emulation_of",
+]  # fmt: skip
 
 # What the driver of a GPU, of whatever make, shows of itself on Linux.
 GPU_NODES = (
     "/dev/dri/renderD*", "/dev/nvidia[0-9]*", "/dev/kfd", "/dev/kgsl-3d0", "/dev/mali*",
     "/dev/dxg",  # Windows' GPU, in its Linux
 )  # fmt: skip
+
+
+class Cached(Protocol):
+    """Gives what the disk cache has under a key, or what `make` makes, which it keeps."""
+
+    def __call__(self, key: str, make: Callable[[], bytes], /) -> bytes: ...
 
 
 class CompileIR(Protocol):
@@ -73,7 +82,8 @@ class Emulation:
 class Request:
     """A device that is asked for, with all that was said of it.
 
-    `compile_ir` goes through the disk cache. `emulation` is None where the hardware is meant.
+    `compile_ir` goes through the disk cache, as `cached` does. `emulation` is None where the
+    hardware is meant.
     """
 
     name: str
@@ -82,6 +92,7 @@ class Request:
     arch: str | None
     interface: str | None
     compile_ir: CompileIR
+    cached: Cached
     emulation: Emulation | None
 
     @property

@@ -28,7 +28,7 @@ from typing import TypeVar
 from ..config import settings
 from ..runtime.private_folder import Files, PrivateFolder
 
-__all__ = ["CompileCache", "compile_cache", "digest_of_sources"]
+__all__ = ["CompileCache", "cached", "compile_cache", "digest_of_sources"]
 
 T = TypeVar("T")
 
@@ -204,6 +204,16 @@ def _is_ours(files: Files, name: str) -> bool:
 def compile_cache() -> CompileCache:
     """The disk cache of this process, as the settings say."""
     return CompileCache(settings.CACHE_DIR if settings.CACHE else None)
+
+
+def cached(key: str, make: Callable[[], bytes], /) -> bytes:
+    """What this version of treadle keeps under a key, or else what `make` makes, which is kept."""
+    key = f"{digest_of_sources()}\0{key}"
+    found = compile_cache().get(key)
+    if found is None:
+        found = make()
+        compile_cache().put(key, found)
+    return found
 
 
 @functools.cache

@@ -23,6 +23,7 @@ from ..explained import IS_PLAIN
 from ..forks import fork_safe
 from ..kinds import shown
 from ..target import Target
+from .cache import cached
 from .host_code import compile_for_host
 from .selection import Choice, environment_choice, parse_choice
 
@@ -222,7 +223,7 @@ def request_of(backend: Backend, toolchain: Toolchain, choice: Choice) -> Reques
     """What a record's functions are called with."""
     return Request(
         choice.name, choice.index, toolchain, choice.arch, choice.interface, compile_for_host,
-        emulation_of(backend, choice.arch),
+        cached, emulation_of(backend, choice.arch),
     )  # fmt: skip
 
 

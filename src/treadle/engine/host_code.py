@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..compile.llvm import LLVMCompiler
 from ..target import host_target
-from .cache import compile_cache, digest_of_sources
+from .cache import cached
 
 __all__ = ["compile_for_host"]
 
@@ -17,10 +17,6 @@ __all__ = ["compile_for_host"]
 def compile_for_host(source: str, /, *, quick: bool = False) -> bytes:
     """`source` for this machine's processor; `quick` compiles soon what hardly runs."""
     compiler = LLVMCompiler(host_target())
-    made_by = (compiler.name, compiler.version, compiler.target.code_key, digest_of_sources())
+    made_by = (compiler.name, compiler.version, compiler.target.code_key)
     key = "\0".join((*made_by, repr(("quick", quick)), source))
-    found = compile_cache().get(key)
-    if found is None:
-        found = compiler.compile(source, quick=quick)
-        compile_cache().put(key, found)
-    return found
+    return cached(key, lambda: compiler.compile(source, quick=quick))

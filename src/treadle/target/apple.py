@@ -17,7 +17,7 @@ from treadle.errors import SettingError
 from treadle.target.apple_units import SIMDGROUP
 from treadle.target.data import Target, Workgroup
 
-__all__ = ["APPLE_FAMILIES", "VARIABLES_AT", "apple_target"]
+__all__ = ["APPLE_FAMILIES", "VARIABLES_AT", "AppleFamily", "apple_target"]
 
 TRIPLE = "air64-apple-macosx"
 LOADED_AT_ONCE = 16  # bytes of the widest load and store of one work item
@@ -36,20 +36,30 @@ _DTYPES = (
 
 
 @dataclass(frozen=True)
-class _Family:
-    """Its first chip, and how many cores that chip's GPU has."""
+class AppleFamily:
+    """What one family has that others have not.
+
+    `chip` is its first chip of a Mac, whose GPU has so many `cores`; `number` is Metal's
+    MTLGPUFamily. `loads_indirect` says whether the pipelines of an indirect command buffer are
+    loaded by themselves; elsewhere an encoder has to have dispatched each of them.
+    """
 
     chip: str
     cores: int
+    number: int
+    loads_indirect: bool
 
 
-_TABLE = {"apple7": _Family("M1", 8), "apple8": _Family("M2", 10), "apple9": _Family("M3", 10)}
-APPLE_FAMILIES = tuple(_TABLE)
+APPLE_FAMILIES = {
+    "apple7": AppleFamily("M1", 8, 1007, loads_indirect=False),
+    "apple8": AppleFamily("M2", 10, 1008, loads_indirect=False),
+    "apple9": AppleFamily("M3", 10, 1009, loads_indirect=True),
+}
 
 
 def apple_target(family: str) -> Target:
     """The target of a family, "apple7". Raises SettingError if there is none of that name."""
-    found = _TABLE.get(family)
+    found = APPLE_FAMILIES.get(family)
     if found is None:
         raise SettingError(
             f"unknown Apple GPU family {family!r}; known: {', '.join(APPLE_FAMILIES)}"

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
+from treadle.emulate.air import compile_msl, find_clang
 from treadle.emulate.air.execute import Program
 from treadle.emulate.air.kernels import Module
-from treadle.emulate.air.shim import compile_msl, find_clang
 from treadle.emulate.simt.machine import Region
 
 HEAD = "#include <metal_stdlib>\nusing namespace metal;\n"

@@ -182,3 +182,25 @@ def program(msl):
 @pytest.mark.parametrize("name", CASES)
 def test_a_function_gives_what_numpy_does(program, name):
     CASES[name].check(program, f"k{list(CASES).index(name)}")
+
+
+def test_subnormal_numbers_of_float_are_zeros_and_those_of_half_are_not(msl):
+    """As in modules of Apple's compiler, which says so of them with safe math, too."""
+    program = msl("""
+    kernel void k(device float *out [[buffer(0)]], device const float *in [[buffer(1)]],
+                  device half *small [[buffer(2)]], device bfloat *wide [[buffer(3)]]) {
+      out[0] = in[0] * 0.5f;
+      out[1] = in[1] + in[1];
+      out[2] = in[2] / 4.0f;
+      out[3] = in[1] == 0.0f;
+      out[4] = in[1];
+      out[5] = float(wide[0]) + 0.0f;
+      small[1] = small[0] * 0.5h;
+    }""")
+    least = np.finfo(np.float32).tiny
+    numbers, out = np.array([least, least / 8, -least], np.float32), np.ones(6, np.float32)
+    halves = np.array([2.0**-20, 0], np.float16)
+    launch(program, "k", 1, 1, {0: out, 1: numbers, 2: halves, 3: np.array([1], np.uint16)})
+    assert out.tolist() == [0, 0, 0, 1, least / 8, 0]  # what is copied stays as it is
+    assert np.signbit(out).tolist() == [False, False, True, False, False, False]
+    assert halves[1] == 2.0**-21

@@ -11,8 +11,8 @@ from treadle.emulate.metal.objects import Object
 from treadle.errors import DeviceError, InternalError, OutOfMemory
 from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.metal import MetalDevice
+from treadle.target import APPLE_FAMILIES
 
-FAMILIES = ("apple7", "apple9")
 ADDED = b"""
 #include <metal_stdlib>
 using namespace metal;
@@ -26,7 +26,7 @@ ENTRY = Entry("added", 2, 32, (Slot(0, 256, False), Slot(1, 256, True)), (0,))
 NUMBERS = np.arange(64, dtype=np.int32)
 
 
-@pytest.fixture(params=FAMILIES)
+@pytest.fixture(params=APPLE_FAMILIES)
 def messages(request):
     try:
         return EmulatedMetal(request.param)
@@ -80,6 +80,58 @@ def test_arguments_are_changed_while_the_gpu_is_behind(device):
         calls.run()
     for turn, result in enumerate(results):
         assert (get(device, result) == NUMBERS + turn).all()
+
+
+def test_a_change_of_arguments_waits_for_no_replay_but_the_last_but_one(device, messages):
+    phases = device.load(ADDED, [ENTRY]).phases
+    results = [device.allocator.alloc(256) for _ in range(6)]
+    calls = device.call_list([Launch(phases, [put(device, NUMBERS), results[0]], [0])])
+    waits, made = [], []
+
+    def answer(receiver, selector, arguments):
+        if selector == "waitUntilCompleted":
+            waits.append(made.index(receiver))
+        found = EmulatedMetal.answer(messages, receiver, selector, arguments)
+        if selector == "commandBuffer":
+            made.append(found)
+        return found
+
+    messages.answer = answer
+    for turn, result in enumerate(results):
+        calls.set_arg(0, 1, result)
+        calls.set_var(0, 0, turn)
+        calls.run()
+        # The first run is encoded, and is no replay: it has come to its end with the next one.
+        assert waits == list(range(turn - 1 if turn > 2 else 0)), turn
+    calls.run()  # without a change
+    assert waits == list(range(len(results) - 2))
+    for turn, result in enumerate(results):
+        assert (get(device, result) == NUMBERS + turn).all()
+
+
+def test_what_failed_is_said_at_the_next_launch_once_it_is_known(device):
+    phases = device.load(ADDED, [ENTRY]).phases
+    short, whole = device.allocator.alloc(64), put(device, NUMBERS)
+    device.run([Launch(phases, [short, short], [1])])
+    (queue,) = device.handle.queues
+    queue.finish_all()
+    with pytest.raises(DeviceError, match=r"METAL: the GPU broke off: "):
+        device.run([Launch(phases, [whole, whole], [1])])
+    device.run([Launch(phases, [whole, whole], [1])])
+    assert (get(device, whole) == NUMBERS + 1).all()
+
+
+def test_a_gpu_that_is_lost_while_it_compiles_is_said_to_be_lost(device, messages):
+    """Metal gives no pipeline then, and its reason is of the pipeline."""
+
+    def answer(receiver, selector, arguments):
+        if selector.startswith("newComputePipelineState"):
+            device.handle.lose()
+        return EmulatedMetal.answer(messages, receiver, selector, arguments)
+
+    messages.answer = answer
+    with pytest.raises(DeviceError, match=r"METAL: the device was lost \(the GPU was removed\)"):
+        device.load(ADDED, [ENTRY])
 
 
 def test_more_command_buffers_than_a_queue_has_room_for(device):

@@ -123,10 +123,23 @@ def _open_nv(name: str) -> Any:
     return device
 
 
+def _open_metal(name: str) -> Any:
+    """A GPU of a Metal of its own."""
+    from treadle.emulate.metal import EmulatedMetal
+    from treadle.engine.cache import cached
+    from treadle.engine.host_code import compile_for_host
+    from treadle.runtime.metal import MetalDevice
+
+    device = MetalDevice(name, EmulatedMetal(_chip_of(name), 1, compile_for_host, cached=cached))
+    device.gpu = device.handle  # type: ignore[attr-defined]
+    return device
+
+
 LOSING: dict[str, Losing] = {
     "AMD": Losing(_open_amd, _lose_emulated),
     "CL": Losing(_open, _lose_cl),
     "CUDA": Losing(_open, _lose_cuda),
+    "METAL": Losing(_open_metal, _lose_emulated),
     "NV": Losing(_open_nv, _lose_emulated),
     "WEBGPU": Losing(_open, _lose_webgpu),
 }

@@ -10,12 +10,13 @@ Apple's own modules (bitcode of a metallib) are read as well as those of `compil
 
 from __future__ import annotations
 
+from treadle.emulate.air.clang import find_clang, needed_clang
 from treadle.emulate.air.execute import Program
 from treadle.emulate.air.kernels import Argument, Kernel, Module
-from treadle.emulate.air.shim import MSLError, compile_msl, find_clang, needed_clang
+from treadle.emulate.air.shim import Cached, MSLError, compile_msl
 from treadle.emulate.air.syntax import AIRError
 
 __all__ = [
-    "AIRError", "Argument", "Kernel", "MSLError", "Module", "Program", "compile_msl", "find_clang",
-    "needed_clang",
+    "AIRError", "Argument", "Cached", "Kernel", "MSLError", "Module", "Program", "compile_msl",
+    "find_clang", "needed_clang",
 ]  # fmt: skip

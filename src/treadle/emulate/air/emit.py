@@ -140,6 +140,8 @@ class Emitter(emit.Emitter):
             more = self.op(f"zext {self.lanes('i16')} {value} to {self.lanes('i32')}")
             value = self.op(f"shl {self.lanes('i32')} {more}, {splat(32, 16)}")
             kind = "float"
+        if kind == "float":
+            value = self.flushed(value)
         number = self.as_float(value, kind)
         if kind == wide:
             return number
@@ -154,11 +156,22 @@ class Emitter(emit.Emitter):
             return self._narrow_bfloat(value)
         if kind != wide:
             value = self.op(f"fptrunc {self.lanes(wide)} {value} to {self.lanes(kind)}")
-        return self.as_bits(value, kind)
+        bits = self.as_bits(value, kind)
+        return self.flushed(bits) if kind == "float" else bits
+
+    def flushed(self, bits: str) -> str:
+        """float32 whose subnormal numbers are zeros of their sign, where the module wants that."""
+        if not self.layout.flushes:
+            return bits
+        shape = self.lanes("i32")
+        exponent = self.op(f"and {shape} {bits}, {splat(32, 0x7F80_0000)}")
+        small = self.op(f"icmp eq {shape} {exponent}, zeroinitializer")
+        zero = self.op(f"and {shape} {bits}, {splat(32, 0x8000_0000)}")
+        return self.select(small, zero, bits, 32)
 
     def _narrow_bfloat(self, value: str) -> str:
         shape = self.lanes("i32")
-        bits = self.as_bits(value, "float")
+        bits = self.flushed(self.as_bits(value, "float"))
         high = self.op(f"lshr {shape} {bits}, {splat(32, 16)}")
         odd = self.op(f"and {shape} {high}, {splat(32, 1)}")
         more = self.op(f"add {shape} {odd}, {splat(32, 0x7FFF)}")

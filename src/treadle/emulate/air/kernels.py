@@ -66,12 +66,16 @@ class Kernel:
 class Module:
     """A module: bitcode or text, with values of function constants by their index.
 
+    `flushes` says whether it was made for subnormal numbers of float32 that are zeros, as Apple's
+    compiler makes all modules, with safe math, too.
     Raises AIRError for what is no module, or has no kernels.
     """
 
     def __init__(self, ir: bytes, constants: Mapping[int, int] | None = None) -> None:
         self._text = read_text(text_of(ir, constants))
         self.kernels = {kernel.name: kernel for kernel in self._kernels()}
+        options = [self._words(str(node)) for node in self._words("!air.compile_options")]
+        self.flushes = ["air.compile.denorms_disable"] in options
         if not self.kernels:
             raise AIRError("the module has no kernel")
 

@@ -32,10 +32,14 @@ __all__ = ["Layout", "Spaces"]
 
 
 class Layout:
-    """`names` are the registers of each value's parts, `allocas` offsets in a thread's memory."""
+    """`names` are the registers of each value's parts, `allocas` offsets in a thread's memory.
+
+    `flushes` says whether subnormal numbers of float32 are zeros.
+    """
 
     def __init__(self, module: Module, function: Function, flow: Flow) -> None:
         name = function.name
+        self.flushes = module.flushes
         self.threadgroup, self.static_bytes = place_all(module.variables(name, THREADGROUP))
         self.constants = module.variables(name, CONSTANT)
         self.constant_places, self.constant_bytes = place_all(self.constants)

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import lru_cache
 
+from treadle.emulate.air.syntax import AIRError
+
 __all__ = ["Called", "called"]
 
 _PRECISIONS = ("fast_", "precise_")
@@ -26,7 +28,12 @@ class Called:
 
 @lru_cache(4096)
 def called(function: str) -> Called:
-    """What a function of `air.` or `llvm.` is called without its types."""
+    """What a function of `air.` or `llvm.` is called without its types.
+
+    Raises AIRError for others: compilers for Metal make them part of each kernel that calls them.
+    """
+    if not function.startswith(("air.", "llvm.")):
+        raise AIRError(f"{function} is called, where only Metal's own functions can be")
     family, name, *rest = function.split(".")
     if name == "atomic":
         _, how, *rest = rest

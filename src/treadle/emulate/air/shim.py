@@ -9,28 +9,18 @@ here, and become the metadata that Apple's compiler makes of them.
 
 from __future__ import annotations
 
-import functools
-import os
 import re
-import shutil
-import subprocess
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
+from treadle.emulate.air.clang import FLAGS, Clang, clang_at, find_clang, needed_clang, shim_digest
 from treadle.emulate.air.syntax import AIRError
-from treadle.errors import DeviceError
 
-__all__ = ["MSLError", "compile_msl", "find_clang", "needed_clang"]
+__all__ = ["Cached", "MSLError", "compile_msl"]
 
-_INCLUDE = Path(__file__).parent / "include"
-_FLAGS = (
-    "-x", "clcpp", "-cl-std=clc++2021", "-target", "spir64-unknown-unknown", "-cl-no-stdinc",
-    "-cl-single-precision-constant", "-ffp-contract=on", "-fno-builtin", "-O1", "-S", "-emit-llvm",
-    "-Wno-unknown-attributes", "-Wno-ignored-attributes", "-Wno-unknown-pragmas",
-    "-Wno-gcc-compat", "-fno-caret-diagnostics",
-)  # fmt: skip
-_NEWEST, _OLDEST = 40, 14
-_TIMEOUT_SECONDS = 300
+Cached = Callable[[str, Callable[[], bytes]], bytes]
+"""What is kept under a key, or else what a function makes, which is kept from now on."""
+
 _PRAGMA = re.compile(r"^([ \t]*)#pragma METAL fp contract\((\w+)\)", re.MULTILINE)
 _KERNEL = re.compile(
     r"(?:\[\[\s*max_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)\s*\]\]\s*)?"
@@ -45,58 +35,27 @@ class MSLError(AIRError):
     """The text is not Metal's language, by clang's words."""
 
 
-@functools.cache
-def find_clang() -> str | None:
-    """The newest clang in PATH that can do it, or None."""
-    for name in (*(f"clang-{n}" for n in range(_NEWEST, _OLDEST - 1, -1)), "clang"):
-        path = shutil.which(name)
-        if path is not None:
-            return path
-    return None
+def compile_msl(source: str, clang: str | None = None, cached: Cached | None = None) -> bytes:
+    """The module of a text, as IR; `cached` keeps it.
 
-
-@functools.cache
-def _knows_bfloat(clang: str) -> bool:
-    """Whether a clang computes in bfloat for this target."""
-    text = b"__bf16 f(__bf16 x) { return x + x; }"
-    return _run(clang, text, "-fsyntax-only").returncode == 0
-
-
-def needed_clang() -> str:
-    """The clang that has all of Metal's types. Raises DeviceError where there is none."""
-    found = find_clang()
-    if found is None or not _knows_bfloat(found):
-        there = "there is none in PATH" if found is None else f"{found} has no bfloat"
-        raise DeviceError(
-            f"Metal's language is emulated by clang 15 or newer, and {there}; install one: "
-            "Debian and Ubuntu: `apt install clang-19`"
-        )
-    return found
-
-
-def compile_msl(source: str, clang: str | None = None) -> bytes:
-    """The module of a text, as IR. Raises MSLError with clang's messages.
-
-    Their lines are those of the text. Raises DeviceError where there is no clang.
+    Raises MSLError with clang's messages, whose lines are those of the text, and DeviceError where
+    there is no clang.
     """
-    clang = clang or find_clang() or needed_clang()
+    tool = clang_at(clang or find_clang() or needed_clang())
+    if cached is None:
+        return _compiled(source, tool)
+    key = "\0".join(("MSL", tool.version, repr(FLAGS), shim_digest(), source))
+    return cached(key, lambda: _compiled(source, tool))
+
+
+def _compiled(source: str, tool: Clang) -> bytes:
     text = _PRAGMA.sub(r"\1#pragma STDC FP_CONTRACT \2", source)
     text = re.sub(r"(#pragma STDC FP_CONTRACT )(\w+)", lambda m: m[1] + m[2].upper(), text)
-    more = ("-D__AIR_BFLOAT",) if _knows_bfloat(clang) else ()
-    done = _run(clang, text.encode(), "-I", os.fspath(_INCLUDE), *more)
+    done = tool.run(text.encode())
     if done.returncode:
-        raise MSLError(f"{clang} rejects the text: {done.stderr.decode(errors='replace').strip()}")
+        said = done.stderr.decode(errors="replace").strip()
+        raise MSLError(f"{tool.path} rejects the text: {said}")
     return _with_metadata(done.stdout.decode(), _kernels(source)).encode()
-
-
-def _run(clang: str, text: bytes, *flags: str) -> subprocess.CompletedProcess[bytes]:
-    try:
-        return subprocess.run(
-            [clang, *_FLAGS, *flags, "-o", "-", "-"],
-            input=text, capture_output=True, timeout=_TIMEOUT_SECONDS, check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as error:
-        raise DeviceError(f"{clang} cannot be run: {error}") from error
 
 
 # -- parameters
@@ -179,6 +138,8 @@ def _with_metadata(text: str, kernels: dict[str, _Signature]) -> str:
         ]
         most = node(f'!"air.max_work_group_size", i32 {signature.most_threads}')
         heads.append(node(f"ptr @{name}, {node('')}, {node(', '.join(arguments))}, {most}"))
+    option = node('!"air.compile.denorms_disable"')  # as Apple's compiler says of all its modules
+    nodes.append(f"!air.compile_options = !{{{option}}}")
     nodes.append(f"!air.kernel = !{{{', '.join(heads)}}}")
     return "\n".join((text, *nodes, ""))
 

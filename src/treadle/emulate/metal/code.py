@@ -11,7 +11,7 @@ from treadle.errors import TreadleError
 from treadle.target import available_cores
 
 if TYPE_CHECKING:
-    from treadle.emulate.air import Kernel
+    from treadle.emulate.air import Cached, Kernel
     from treadle.emulate.simt.execute import CompileIR
 
 __all__ = ["CompileOptions", "Error", "Function", "Library", "Pipeline", "PipelineDescriptor"]
@@ -58,16 +58,15 @@ class Library(Object):
 
     def __init__(
         self, owner: Object, text: str, options: CompileOptions, compile_ir: CompileIR,
-        checks_races: bool,
+        checks_races: bool, cached: Cached | None,
     ) -> None:  # fmt: skip
         if options.math_mode != _SAFE:
             raise Misuse("this text was not compiled with MTLMathModeSafe, which it relies on")
         if "bfloat" in text and options.language < _WITH_BFLOAT:
             raise TreadleError("unknown type name 'bfloat': it came with Metal 3.1")
         self.owner = owner
-        self.program = Program(
-            Module(compile_msl(text)), compile_ir, available_cores(), checks_races
-        )
+        module = Module(compile_msl(text, cached=cached))
+        self.program = Program(module, compile_ir, available_cores(), checks_races)
 
     @message("newFunctionWithName:")
     def new_function(self, name: str) -> Function | None:

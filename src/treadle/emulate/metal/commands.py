@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from treadle.emulate.metal.code import Error, Pipeline
@@ -31,7 +31,7 @@ __all__ = ["CommandBuffer", "CommandQueue", "Encoder"]
 
 _MOST_BYTES = 4096  # of one setBytes
 _COMMITTED, _COMPLETED, _FAILED = 2, 4, 5  # MTLCommandBufferStatus
-_PAGE_FAULT = 3  # MTLCommandBufferErrorPageFault
+_PAGE_FAULT, _DEVICE_REMOVED = 3, 11  # MTLCommandBufferError
 
 
 class _Indirect(NamedTuple):
@@ -50,8 +50,10 @@ class _Indirect(NamedTuple):
 class CommandQueue(Object):
     """MTLCommandQueue: its command buffers run in the order in which they were committed."""
 
-    def __init__(self, most: int, loads_all: bool) -> None:
-        self.most, self.loads_all = most, loads_all
+    def __init__(
+        self, most: int, loads_all: bool, is_lost: Callable[[], bool] = lambda: False
+    ) -> None:
+        self.most, self.loads_all, self.is_lost = most, loads_all, is_lost
         self.open = 0  # command buffers that have not completed
         self.committed: deque[CommandBuffer] = deque()
 
@@ -69,6 +71,11 @@ class CommandQueue(Object):
         while last.state < _COMPLETED:
             self.committed.popleft().run()
             self.open -= 1
+
+    def finish_all(self) -> None:
+        """Runs everything that was committed."""
+        if self.committed:
+            self.finish(self.committed[-1])
 
 
 class CommandBuffer(Object):
@@ -125,6 +132,9 @@ class CommandBuffer(Object):
         """Does its work; what goes wrong ends it, and is its error."""
         start = time.perf_counter()
         self.state = _COMPLETED
+        if self.queue.is_lost():
+            self.failure, self.state = Error("the GPU was removed", _DEVICE_REMOVED), _FAILED
+            self.work = []
         try:
             for one in self.work:
                 if isinstance(one, Dispatch):

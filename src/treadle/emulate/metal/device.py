@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import TYPE_CHECKING
 
 from treadle.emulate.metal.code import (
@@ -17,38 +18,50 @@ from treadle.emulate.metal.indirect import IndirectCommandBuffer, IndirectDescri
 from treadle.emulate.metal.memory import Buffer, Memory
 from treadle.emulate.metal.objects import Object, message
 from treadle.errors import TreadleError
+from treadle.target import APPLE_FAMILIES
 
 if TYPE_CHECKING:
+    from treadle.emulate.air import Cached
     from treadle.emulate.simt.execute import CompileIR
 
 __all__ = ["Device"]
 
-_APPLE1 = 1001  # MTLGPUFamilyApple1; each newer family follows
+_APPLE1 = 1001  # MTLGPUFamilyApple1; each newer family can do what older ones can
 _MEMORY = 2 << 30
 _LARGEST_BUFFER = 1 << 30
+_GONE = "the GPU was removed"
 _SHARED_WITH_HOST = 0  # MTLResourceStorageModeShared
-_LOADS_ALL = "apple9"  # from it on pipelines of indirect commands are there by themselves
-_CHIPS = {"apple7": "M1", "apple8": "M2", "apple9": "M3"}
 
 
 class Device(Object):
     """One emulated GPU."""
 
-    def __init__(self, family: str, compile_ir: CompileIR, checks_races: bool) -> None:
-        if family not in _CHIPS:
-            known = ", ".join(_CHIPS)
+    def __init__(
+        self, family: str, compile_ir: CompileIR, checks_races: bool, cached: Cached | None
+    ) -> None:
+        if family not in APPLE_FAMILIES:
+            known = ", ".join(APPLE_FAMILIES)
             raise ValueError(f"no Apple GPU of {family!r} is emulated; there are {known}")
-        self.family, self.compile_ir, self.checks_races = family, compile_ir, checks_races
-        self.number = _APPLE1 + int(family.removeprefix("apple")) - 1
+        self.family = APPLE_FAMILIES[family]
+        self.compile_ir, self.checks_races = compile_ir, checks_races
+        self.cached = cached
         self.memory = Memory(_MEMORY)
+        self.queues: weakref.WeakSet[CommandQueue] = weakref.WeakSet()
+        self.is_lost = False
+
+    def lose(self) -> None:
+        """From now on the GPU is gone: what was committed fails, and there are no new objects."""
+        self.is_lost = True
+        for queue in self.queues:
+            queue.finish_all()
 
     @message("name")
     def name(self) -> str:
-        return f"emulated Apple {_CHIPS[self.family]}"
+        return f"emulated Apple {self.family.chip}"
 
     @message("supportsFamily:")
     def supports_family(self, family: int) -> bool:
-        return _APPLE1 <= family <= self.number
+        return _APPLE1 <= family <= self.family.number
 
     @message("maxBufferLength")
     def max_buffer_length(self) -> int:
@@ -60,7 +73,9 @@ class Device(Object):
 
     @message("newCommandQueueWithMaxCommandBufferCount:")
     def new_queue(self, most: int) -> CommandQueue:
-        return CommandQueue(most, loads_all=self.family >= _LOADS_ALL)
+        queue = CommandQueue(most, self.family.loads_indirect, lambda: self.is_lost)
+        self.queues.add(queue)
+        return queue
 
     @message("newBufferWithLength:options:")
     def new_buffer(self, nbytes: int, options: int) -> Buffer | None:
@@ -70,15 +85,18 @@ class Device(Object):
             raise Misuse("a buffer of 0 bytes was asked for")
         if nbytes > _LARGEST_BUFFER:
             raise Misuse(f"a buffer of {nbytes} bytes was asked for, beyond maxBufferLength")
-        address = self.memory.take(nbytes)
+        address = None if self.is_lost else self.memory.take(nbytes)
         return None if address is None else Buffer(self, self.memory, nbytes, address)
 
     @message("newLibraryWithSource:options:error:")
     def new_library(
         self, text: str, options: CompileOptions, _: None
     ) -> tuple[Library | None, Error | None]:
+        if self.is_lost:
+            return None, Error(_GONE)
         try:
-            return Library(self, text, options, self.compile_ir, self.checks_races), None
+            made = Library(self, text, options, self.compile_ir, self.checks_races, self.cached)
+            return made, None
         except TreadleError as error:
             return None, Error(str(error))
 
@@ -90,6 +108,8 @@ class Device(Object):
             raise Misuse("a pipeline without a function")
         if descriptor.function.library.owner is not self:
             raise Misuse("a pipeline of another device's function")
+        if self.is_lost:
+            return None, Error(_GONE)
         return Pipeline(descriptor.function, descriptor), None
 
     @message("newIndirectCommandBufferWithDescriptor:maxCommandCount:options:")

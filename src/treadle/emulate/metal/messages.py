@@ -20,6 +20,7 @@ from treadle.runtime.metal.messages import Handle, Messages
 from treadle.target import host_target
 
 if TYPE_CHECKING:
+    from treadle.emulate.air import Cached
     from treadle.emulate.simt.execute import CompileIR
 
 __all__ = ["EmulatedMetal"]
@@ -37,16 +38,16 @@ class EmulatedMetal(Messages):
     Raises ValueError for a family that is not emulated, DeviceError where there is no clang.
 
     `compile_ir` turns LLVM IR into an object for this machine. With `checks_races` data races in
-    global memory are faults, too.
+    global memory are faults, too. `cached` keeps what clang makes of texts.
     """
 
     def __init__(
         self, family: str = "apple7", devices: int = 1, compile_ir: CompileIR | None = None,
-        checks_races: bool = False,
+        checks_races: bool = False, cached: Cached | None = None,
     ) -> None:  # fmt: skip
         needed_clang()
         compile_ir = compile_ir or LLVMCompiler(host_target()).compile
-        self._devices = [Device(family, compile_ir, checks_races) for _ in range(devices)]
+        self._devices = [Device(family, compile_ir, checks_races, cached) for _ in range(devices)]
         self._lock = fork_safe(threading.RLock())
         self._named: WeakValueDictionary[int, Object] = WeakValueDictionary()
 

@@ -7,7 +7,8 @@
 The first run encodes each launch anew, which is all that a list needs that runs once. From the
 second run on the launches are in an indirect command buffer: a replay is one call, however many
 launches there are, and a changed argument is one more. Its commands take integers from a buffer of
-their own, since they cannot hold any.
+their own, since they cannot hold any. There are two such buffers of commands: what changes is
+written into the one that the GPU has read, while it may still read the other.
 
 Two surprises of indirect command buffers: they keep nothing alive and bring nothing into the GPU's
 reach, so each run names all memory that they use; and before Apple9 pipelines that only stand in
@@ -17,6 +18,7 @@ one may not be loaded when it runs, so that each is bound once in every encoder.
 from __future__ import annotations
 
 from array import array
+from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.target import VARIABLES_AT
@@ -29,7 +31,6 @@ if TYPE_CHECKING:
     from treadle.runtime.metal.memory import MetalAllocator, MetalBuffer
     from treadle.runtime.metal.messages import Handle, Messages, Size
     from treadle.runtime.presence import Presence
-    from treadle.target import Target
 
 __all__ = ["MetalCallList", "Phase"]
 
@@ -37,6 +38,7 @@ _CONCURRENT_DISPATCH = 1 << 5  # MTLIndirectCommandTypeConcurrentDispatch
 _READ_AND_WRITE = 1 | 2  # MTLResourceUsage
 _BINDINGS = VARIABLES_AT + 1
 _INTEGER = 4
+_SETS = 2  # of indirect commands
 
 
 class Phase(NamedTuple):
@@ -57,7 +59,8 @@ class _Device(Protocol):
     messages: Messages
     handle: Handle
     queue: Handle
-    target: Target
+    loads_indirect: bool
+    commits: int
     allocator: MetalAllocator
 
     @property
@@ -65,6 +68,8 @@ class _Device(Protocol):
     @property
     def lock(self) -> AbstractContextManager[object]: ...
     def commit(self, commands: Handle) -> None: ...
+    def finish(self, commits: int) -> None: ...
+    def look_for_errors(self) -> None: ...
     def synchronize(self) -> None: ...
 
 
@@ -78,7 +83,8 @@ class MetalCallList:
         self._vars = [list(launch.vars) for launch in launches]
         self._has_run = False
         self._is_refused = False  # whether pyobjc cannot encode indirect commands
-        self._indirect: _Indirect | None = None
+        # The last is replayed next; what changed since it was written goes into the first.
+        self._indirect: deque[_Indirect] = deque(maxlen=_SETS)
 
     def __len__(self) -> int:
         return len(self._phases)
@@ -86,14 +92,16 @@ class MetalCallList:
     def set_arg(self, call: int, slot: int, argument: MetalBuffer) -> None:
         """Replaces the memory in argument `slot` of launch `call`."""
         self._args[call][slot] = argument
-        if self._indirect is not None:
-            self._indirect.changed.add(call)
+        self._change(call)
 
     def set_var(self, call: int, slot: int, value: int) -> None:
         """Replaces the integer in variable `slot` of launch `call`."""
         self._vars[call][slot] = value
-        if self._indirect is not None:
-            self._indirect.changed.add(call)
+        self._change(call)
+
+    def _change(self, call: int) -> None:
+        for indirect in self._indirect:
+            indirect.changed.add(call)
 
     def run(self) -> None:
         """Commits every launch; the GPU starts at once and goes on by itself."""
@@ -102,6 +110,7 @@ class MetalCallList:
         if not any(self._phases):
             return
         with device.lock, device.messages.pool():
+            device.look_for_errors()
             is_replay = self._has_run and self._is_encoded()
             commands = device.messages.send(device.queue, "commandBuffer")
             encoder = device.messages.send(commands, "computeCommandEncoder")
@@ -112,6 +121,8 @@ class MetalCallList:
                     self._encode(encoder, call)
             device.messages.tell(encoder, "endEncoding")
             device.commit(commands)
+            if is_replay:
+                self._indirect[-1].read_by = device.commits
         self._has_run = True
 
     def run_timed(self) -> list[tuple[int, int]]:
@@ -150,7 +161,7 @@ class MetalCallList:
     # -- replays --------------------------------------------------------------------------------
 
     def _is_encoded(self) -> bool:
-        """Brings the indirect command buffer up to date; False where there can be none.
+        """Brings an indirect command buffer up to date; False where there can be none.
 
         pyobjc's tables have other types than Metal for some of these methods. Where it refuses
         the right ones, launches are encoded anew each time.
@@ -158,29 +169,35 @@ class MetalCallList:
         if self._is_refused:
             return False
         try:
-            if self._indirect is None:
-                self._indirect = _Indirect(self._device, self._phases)
-            elif self._indirect.changed:
-                # The GPU may still be reading what the last replay took.
-                self._device.synchronize()
-            for call in sorted(self._indirect.changed):
-                self._update(self._indirect, call)
-            self._indirect.changed.clear()
+            if not self._indirect or self._indirect[-1].changed:
+                self._renew()
         except (TypeError, ValueError):
-            self._is_refused, self._indirect = True, None
+            self._is_refused = True
+            self._indirect.clear()
         return not self._is_refused
+
+    def _renew(self) -> None:
+        """Writes what has changed where the GPU no longer reads, to be replayed next."""
+        if len(self._indirect) < _SETS:
+            indirect = _Indirect(self._device, self._phases)
+        else:
+            indirect = self._indirect[0]
+            self._device.finish(indirect.read_by)
+        for call in sorted(indirect.changed):
+            self._update(indirect, call)
+        indirect.changed.clear()
+        self._indirect.append(indirect)
 
     def _replay(self, encoder: Handle) -> None:
         """All launches, from the indirect command buffer."""
-        assert self._indirect is not None
-        indirect = self._indirect
+        indirect = self._indirect[-1]
         messages = self._device.messages
         used = {id(b.handle): b.handle for args in self._args for b in args}
         resources = [*used.values(), *indirect.memory()]
         messages.tell(
             encoder, "useResources:count:usage:", resources, len(resources), _READ_AND_WRITE
         )
-        if self._device.target.cpu < "apple9":
+        if not self._device.loads_indirect:
             for pipeline in indirect.pipelines:
                 messages.tell(encoder, "setComputePipelineState:", pipeline)
                 messages.tell(
@@ -222,6 +239,7 @@ class _Indirect:
     def __init__(self, device: _Device, launches: Sequence[Sequence[Phase]]) -> None:
         messages = device.messages
         phases = [phase for launch in launches for phase in launch]
+        self.read_by = 0  # the number of the last command buffer that replays it
         self.count, self.changed = len(phases), set(range(len(launches)))
         self.pipelines = list({id(p.pipeline): p.pipeline for p in phases}.values())
         nbytes = _INTEGER * sum(len(phase.entry.variables) for phase in phases)

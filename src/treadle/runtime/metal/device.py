@@ -5,12 +5,13 @@
     device.run([Launch(library.phases, [buffer.argument])])
 
 One surprise: `run` returns before the work is done, and an error of the GPU is known when the work
-is waited for: `read`, `write` and `synchronize` raise it.
+is waited for: `read`, `write` and `synchronize` raise it, or the first launch after it is known.
 """
 
 from __future__ import annotations
 
 import threading
+import weakref
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -29,9 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MetalDevice", "describe", "family_of"]
 
-# MTLGPUFamily of each family, MTLCommandBufferStatus, MTLMathMode and MTLLanguageVersion.
-_FAMILIES = {name: 1000 + int(name.removeprefix("apple")) for name in APPLE_FAMILIES}
-_FAILED = 5
+# MTLCommandBufferStatus: completed, and with an error; MTLMathMode and MTLLanguageVersion.
+_COMPLETED, _FAILED = 4, 5
 _SAFE = 0  # floats as they are written: no reassociation, NaN and infinities kept
 _METAL_3_1 = (3 << 16) + 1  # the first with bfloat
 _MOST_COMMITTED = 64  # command buffers whose end nobody has seen; a queue has room for as many
@@ -75,11 +75,15 @@ class MetalDevice:
                 self.handle, "newCommandQueueWithMaxCommandBufferCount:", _MOST_COMMITTED
             )
         self.target = apple_target(arch or own)
+        self.loads_indirect = APPLE_FAMILIES[own].loads_indirect
         self.presence = Presence(name, "Metal")
         # Whoever encodes or waits holds this: a command buffer is of one thread.
         self.lock = fork_safe(threading.RLock())
         self._committed: deque[Handle] = deque()
-        self.allocator = MetalAllocator(self.presence, messages, self.handle)
+        self.commits = 0  # command buffers that were ever committed
+        self.allocator = MetalAllocator(
+            self.presence, messages, self.handle, weakref.WeakMethod(self.probe)
+        )
         finish_first(self)
 
     # -- code -----------------------------------------------------------------------------------
@@ -96,6 +100,7 @@ class MetalDevice:
                 self.handle, "newLibraryWithSource:options:error:", code.decode(), options
             )
             if library is None:
+                self.probe()
                 raise InternalError(f"Metal rejected generated code: {why}\n{code.decode()}")
             return _Library([self._phase(library, entry) for entry in entries])
 
@@ -111,6 +116,7 @@ class MetalDevice:
         selector = "newComputePipelineStateWithDescriptor:options:reflection:error:"
         pipeline, why = messages.attempt(self.handle, selector, descriptor, 0, None)
         if pipeline is None:
+            self.probe()
             raise DeviceError(f"{self.name}: no pipeline for {entry.symbol}: {why}")
         most = messages.number(pipeline, "maxTotalThreadsPerThreadgroup")
         if most < entry.work_items:
@@ -137,6 +143,25 @@ class MetalDevice:
             self._wait_for(self._committed.popleft())
         self.messages.tell(commands, "commit")
         self._committed.append(commands)
+        self.commits += 1
+
+    def look_for_errors(self) -> None:
+        """Raises DeviceError for work that is known to have failed; with `lock` held."""
+        while self._committed:
+            if self.messages.number(self._committed[0], "status") < _COMPLETED:
+                return
+            self._wait_for(self._committed.popleft())
+
+    def finish(self, commits: int) -> None:
+        """Waits for so many of the command buffers that were ever committed; with `lock` held."""
+        while self.commits - len(self._committed) < commits:
+            self._wait_for(self._committed.popleft())
+
+    def probe(self) -> None:
+        """Raises DeviceError for a GPU that is lost. Metal then gives no objects, and no reason."""
+        with self.lock, self.messages.pool():
+            self.commit(self.messages.send(self.queue, "commandBuffer"))
+            self.synchronize()
 
     def read(self, buffer: MetalBuffer, into: memoryview) -> None:
         """Copies the start of a buffer, once all work is done."""
@@ -171,10 +196,10 @@ class MetalDevice:
 
 def family_of(messages: Messages, device: Handle) -> str:
     """The newest family that a GPU belongs to. Raises DeviceError if it is older than M1's."""
-    for name, number in reversed(_FAMILIES.items()):
-        if messages.number(device, "supportsFamily:", number):
+    for name, family in reversed(APPLE_FAMILIES.items()):
+        if messages.number(device, "supportsFamily:", family.number):
             return name
-    oldest = APPLE_FAMILIES[0]
+    oldest = next(iter(APPLE_FAMILIES))
     raise DeviceError(
         f"METAL needs an Apple GPU from M1 ({oldest}) on, not {messages.text(device, 'name')}"
     )

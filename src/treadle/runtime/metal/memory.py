@@ -20,6 +20,8 @@ from treadle.runtime.block_cache import BlockCache
 from treadle.runtime.buffer import host_view, size_class
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treadle.runtime.base import MemoryStats
     from treadle.runtime.metal.messages import Handle, Messages
     from treadle.runtime.presence import Presence
@@ -74,8 +76,12 @@ class MetalBuffer:
 class MetalAllocator:
     """Makes MetalBuffers; freed ones wait, by size, for reuse."""
 
-    def __init__(self, presence: Presence, messages: Messages, device: Handle) -> None:
+    def __init__(
+        self, presence: Presence, messages: Messages, device: Handle,
+        probe: Callable[[], Callable[[], object] | None],
+    ) -> None:  # fmt: skip
         self._presence, self._messages, self._device = presence, messages, device
+        self._probe = probe  # what raises DeviceError where the GPU is lost, while it is there
         self.largest = messages.number(device, "maxBufferLength")
         self._blocks: BlockCache[int, _Block] = BlockCache(
             self._fresh, int, fork_safe(threading.RLock())
@@ -91,7 +97,13 @@ class MetalAllocator:
                 f"{human_bytes(self.largest)}, {human_bytes(nbytes)} are needed: split the tensor, "
                 "or use a narrower dtype"
             )
-        return MetalBuffer(self._blocks.take(size), nbytes, self._blocks)
+        try:
+            block = self._blocks.take(size)
+        except OutOfMemory:
+            if (probe := self._probe()) is not None:
+                probe()
+            raise
+        return MetalBuffer(block, nbytes, self._blocks)
 
     def _fresh(self, size: int) -> _Block:
         messages = self._messages

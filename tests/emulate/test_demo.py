@@ -7,11 +7,12 @@ import re
 import pytest
 
 from treadle import Device, Tensor, nn
+from treadle.backends.metal import METAL
 from treadle.backends.nv import NV
 from treadle.demo import run
 from treadle.errors import DeviceError
 
-DEVICES = [name for names in NV.tested_devices.values() for name in names]
+DEVICES = [name for one in (NV, METAL) for names in one.tested_devices.values() for name in names]
 digits = nn.datasets.digits
 
 

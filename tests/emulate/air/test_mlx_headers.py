@@ -1,0 +1,65 @@
+"""MLX's headers through clang and our metal_stdlib give what Apple's compiler's modules give.
+
+Both run on the same arrays. That shows what the shim says of Metal's functions to be right, beside
+programs that it was not written with; then it judges the texts that treadle prints.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.emulate.judges import judge
+from tests.thinning import chosen
+
+from treadle.emulate.air import Module, Program, compile_msl, find_clang
+
+from .conftest import launch
+from .mlx_cases import CASES
+from .mlx_headers import source_of, text_of
+from .test_mlx import opened
+
+ONE_IN = 90  # without --full
+SOURCES = {name: source for name in CASES if (source := source_of(name)) is not None}
+pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
+
+
+def results(module, name, compile_ir):
+    """The arrays of a case after its launch."""
+    case, program = CASES[name], Program(module, compile_ir, checks_races=True)
+    buffers = {
+        index: data.copy() if isinstance(data, np.ndarray) else data
+        for index, data in case.buffers.items()
+    }
+    absent = {
+        argument.index: bytes(8)  # of a function constant that is not set
+        for argument in program.module.kernels[name].arguments
+        if argument.kind == "buffer" and argument.space != 3 and argument.index not in buffers
+    }
+    launch(program, name, case.grid, case.block, {**absent, **buffers})
+    return {index: buffers[index] for index in case.expected}
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCES if chosen(name, ONE_IN)])
+def test_a_header_gives_what_apple_s_compiler_made_of_it(compile_ir, name):
+    case, include = CASES[name], judge("mlx") / "mlx" / "include"
+    theirs = results(Module(opened()[name], case.constants), name, compile_ir)
+    text = text_of(include, name, SOURCES[name], case.constants)
+    ours = results(Module(compile_msl(text)), name, compile_ir)
+    for index, wanted in theirs.items():
+        found = ours[index]
+        # Clang fuses other sums of products than Apple's compiler where a text leaves that open:
+        # such results are as near to each other as each has to be to NumPy's.
+        if not case.close:
+            np.testing.assert_array_equal(found, wanted)
+            continue
+        np.testing.assert_allclose(
+            found.astype(np.float64), wanted.astype(np.float64), rtol=case.close,
+            atol=case.close * case.size,
+        )  # fmt: skip
+
+
+def test_headers_are_of_many_kinds():
+    kernels = {(source.header, source.kernel) for source in SOURCES.values()}
+    assert len({header for header, _ in kernels}) >= 10
+    assert len(kernels) >= 20
+    assert len(SOURCES) >= 400
