@@ -11,6 +11,7 @@ from treadle.emulate.amd.decode import decode
 from treadle.emulate.amd.execute import Executor
 from treadle.emulate.kfd.dispatch import Dispatch
 from treadle.emulate.machine.memory import AddressSpace, MemoryObject, Permission
+from treadle.emulate.machine.ordering import Ordering
 from treadle.engine.realized import current
 from treadle.ir.elementwise import numpy_dtype
 from treadle.ir.loops import loop_size
@@ -33,7 +34,7 @@ class Machine:
     """An address space with code and arrays, and the emulated compute units."""
 
     def __init__(self, compile_ir, chip, **options):
-        self.chip, self.space, self._next = chip, AddressSpace(), BASE
+        self.chip, self.space, self._next = chip, AddressSpace(Ordering()), BASE
         self._execute = Executor(compile_ir, **options)
         self._arrays = {}
 

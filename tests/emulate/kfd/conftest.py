@@ -18,7 +18,7 @@ class Process:
     """A program that knows the driver by its header: nothing here is the runtime's."""
 
     def __init__(self, arch="gfx1100", seed=0, execute=lambda dispatch: None, **options):
-        self.platform = EmulatedPlatform(seed)
+        self.platform = EmulatedPlatform(seed, sees_host=False)
         self.driver = EmulatedKFD(self.platform, [arch], execute, **options)
         self.gpu = self.driver.gpus[0]
         self.fd = self.platform.open("/dev/kfd")

@@ -5,7 +5,7 @@ import pytest
 from .conftest import Process
 from .queues import COMPUTE, PAGE, RawQueue, halves, packet3, set_registers
 
-ACQUIRE = packet3(0x58, 0, 0xFFFFFFFF, 0xFF, 0, 0, 0, 1 << 7 | 1 << 8)
+ACQUIRE = packet3(0x58, 0, 0xFFFFFFFF, 0xFF, 0, 0, 0, 1 << 7 | 1 << 8 | 1 << 9)
 FLUSH = packet3(0x46, 7 | 4 << 8)
 
 

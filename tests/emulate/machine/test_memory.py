@@ -12,6 +12,7 @@ from treadle.emulate.machine.memory import (
     MemoryObject,
     Permission,
 )
+from treadle.emulate.machine.ordering import Ordering
 
 PAGE = 4096
 READ_WRITE = Permission.READ | Permission.WRITE
@@ -19,7 +20,7 @@ READ_WRITE = Permission.READ | Permission.WRITE
 
 @pytest.fixture
 def space():
-    return AddressSpace()
+    return AddressSpace(Ordering())
 
 
 def test_fresh_memory_is_what_it_is_filled_with(space):
@@ -28,7 +29,7 @@ def test_fresh_memory_is_what_it_is_filled_with(space):
 
 
 def test_what_one_space_writes_another_reads_at_its_own_address(space):
-    block, other = MemoryObject(2 * PAGE), AddressSpace()
+    block, other = MemoryObject(2 * PAGE), AddressSpace(Ordering())
     space.map(0x10000, 2 * PAGE, block, READ_WRITE)
     other.map(0x90000, 2 * PAGE, block, Permission.READ)
     space.write(0x10FFE, b"over")

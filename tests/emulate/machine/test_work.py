@@ -2,6 +2,7 @@
 
 from random import Random
 
+from treadle.emulate.machine.ordering import Ordering
 from treadle.emulate.machine.work import After, Worklist
 
 SEEDS = range(200)
@@ -9,7 +10,7 @@ SEEDS = range(200)
 
 def done(seed, *steps):
     """What is done, in order, when nothing more can be."""
-    work, log = Worklist(Random(seed)), []
+    work, log = Worklist(Random(seed), Ordering().stream("a queue")), []
     for step in steps:
         if step == "|":
             work.barrier()

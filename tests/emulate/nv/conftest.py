@@ -33,7 +33,7 @@ class Process:
     """A program that knows the driver by its headers: nothing here is the runtime's."""
 
     def __init__(self, arch="sm_80", seed=0, release=580, execute=lambda dispatch: None, **options):
-        self.platform, self.release = EmulatedPlatform(seed), release
+        self.platform, self.release = EmulatedPlatform(seed, sees_host=False), release
         version = {570: "570.133.20", 580: "580.142", 590: "590.48.01"}[release]
         self.driver = EmulatedNV(self.platform, [arch], execute, version=version, **options)
         self.gpu = self.driver.gpus[0]

@@ -147,7 +147,7 @@ class Served:
 
     def __init__(self, arch: str, execute: Execute, folder: Path, seed: int = 0) -> None:
         self._memory = OtherMemory()
-        self.platform = EmulatedPlatform(seed, self._memory)
+        self.platform = EmulatedPlatform(seed, self._memory, sees_host=False)
         self.driver = EmulatedKFD(self.platform, [arch], execute)
         self._root, self._name = folder / "root", folder / "socket"
         self._file = MemoryObject(host_memory.PAGE)

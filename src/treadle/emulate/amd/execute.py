@@ -19,8 +19,9 @@ from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.program import Kernel, translate
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
+from treadle.emulate.machine.watched import Watched
 from treadle.emulate.simt.execute import EmulationFault, Program
-from treadle.emulate.simt.machine import Access, Fault, Region
+from treadle.emulate.simt.machine import Fault
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.dispatch import Dispatch
@@ -52,6 +53,7 @@ class Executor:
     def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
         self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
         self._programs: dict[tuple[AddressSpace, int], _Known] = {}
+        self._watched = Watched()
 
     def __call__(self, dispatch: Dispatch) -> None:
         """Raises MemoryFault for what page tables refuse, KernelFault for all else."""
@@ -66,9 +68,8 @@ class Executor:
         program = self._program(dispatch)
         params = struct.pack(f"<{len(dispatch.user_sgprs)}I", *dispatch.user_sgprs)
         try:
-            program.launch(
-                _KERNEL, dispatch.workgroups, dispatch.workgroup, params, _regions(dispatch.space)
-            )
+            with self._watched.regions(dispatch.space) as regions:
+                program.launch(_KERNEL, dispatch.workgroups, dispatch.workgroup, params, regions)
         except EmulationFault as fault:
             reason = _REFUSED.get(fault.kind)
             if reason is not None:
@@ -107,10 +108,3 @@ def _code(space: AddressSpace, address: int, nbytes: int = _LONGEST) -> bytes:
 
 def _fingerprint(dispatch: Dispatch) -> bytes:
     return hashlib.sha256(_code(dispatch.space, dispatch.program, _MOST_CODE)).digest()
-
-
-def _regions(space: AddressSpace) -> list[Region]:
-    return [
-        Region(m.start, m.nbytes, m.host - m.start, Access(m.permissions & 7))
-        for m in space.mappings()
-    ]

@@ -26,7 +26,7 @@ __all__ = ["AQLQueue"]
 
 _PACKET = 64
 _VENDOR, _INVALID, _DISPATCH, _BARRIER_AND, _BARRIER_OR = 0, 1, 2, 3, 5
-_RELEASE_SHIFT, _BARRIER_SHIFT = 11, 8
+_RELEASE_SHIFT, _ACQUIRE_SHIFT, _BARRIER_SHIFT = 11, 9, 8
 _PM4, _BARRIER_VALUE = 1, 2  # formats of vendor packets
 _REST_OF_PM4 = 10  # words of the packet behind the command that jumps to the buffer
 
@@ -54,6 +54,8 @@ _LDS_UNIT = 512
 class AQLQueue(Queue):
     """A queue of AQL packets. `facts.write_pointer` lies in an amd_queue_t."""
 
+    kind, has_caches = "AQL queue", True
+
     def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
         self._read = self._rung = 0
         self._queue = facts.write_pointer - _WRITE_ID
@@ -62,6 +64,7 @@ class AQLQueue(Queue):
         self._pm4.work = self.work
 
     def ring(self, value: int) -> None:
+        self.submit(self._rung)
         self._rung = max(self._rung, value + 1)
 
     def front(self) -> Iterator[bool]:
@@ -74,6 +77,7 @@ class AQLQueue(Queue):
             if header & 0xFF == _INVALID:
                 yield False  # the program may write it later
                 continue
+            self.begin(self._read)
             yield from self._do(header, packet, address)
             self.gpu.space.write(address, _INVALID.to_bytes(2, "little"))
             self._read += 1
@@ -87,15 +91,30 @@ class AQLQueue(Queue):
         signal = int.from_bytes(packet[56:64], "little")
         if kind in (_BARRIER_AND, _BARRIER_OR):
             yield from self._wait(kind, packet)
-            self.work.add(partial(self._complete, signal, 0), is_urgent=True)
+            self._acquire(header)
+            self._signal_end(header, signal, After.BARRIER)
         elif kind == _DISPATCH:
             self._launch(header, packet, address, signal)
         elif kind == _VENDOR:
-            yield from self._vendor(packet, signal)
+            yield from self._vendor(header, packet, signal)
         else:
             raise KernelFault(f"AQL packets of type {kind} are not emulated")
 
-    def _vendor(self, packet: bytes, signal: int) -> Iterator[bool]:
+    def _acquire(self, header: int) -> None:
+        """Invalidates caches, where a packet asks for it, before its work begins."""
+        if header >> _ACQUIRE_SHIFT & 3 and not self.gpu.drops("acquire"):
+            self.work.stream.acquire()
+
+    def _releases(self, header: int) -> bool:
+        """Whether a packet's end lets others see what was written before."""
+        return bool(header >> _RELEASE_SHIFT & 3) and not self.gpu.drops("release")
+
+    def _signal_end(self, header: int, signal: int, after: After) -> None:
+        """The end of a packet that is no kernel."""
+        after = after if self._releases(header) else After.NOTHING
+        self.work.add(partial(self._complete, signal, 0), after, is_urgent=True)
+
+    def _vendor(self, header: int, packet: bytes, signal: int) -> Iterator[bool]:
         (form,) = struct.unpack_from("<H", packet, 2)
         if form == _PM4:
             *command, rest = struct.unpack_from("<5I", packet, 4)
@@ -106,7 +125,8 @@ class AQLQueue(Queue):
             yield from self._wait_for_value(packet)
         else:
             raise KernelFault(f"AMD's AQL packets of format {form} are not emulated")
-        self.work.add(partial(self._complete, signal, 0), After.ALL, is_urgent=True)
+        self._acquire(header)
+        self._signal_end(header, signal, After.ALL)
 
     def _wait_for_value(self, packet: bytes) -> Iterator[bool]:
         signal, value, mask, condition = struct.unpack_from("<QqqI", packet, 8)
@@ -115,6 +135,7 @@ class AQLQueue(Queue):
         while signal and not self.gpu.drops("wait"):
             (found,) = struct.unpack("<q", self.gpu.space.read(signal + _VALUE, 8))
             if _CONDITIONS[condition](found & mask, value):
+                self.hear(signal + _VALUE)
                 return
             yield False
 
@@ -124,38 +145,47 @@ class AQLQueue(Queue):
         if not signals or self.gpu.drops("wait"):
             return
         is_met = all if kind == _BARRIER_AND else any
-        while not is_met(self.gpu.space.read64(one + _VALUE) == 0 for one in signals):
+        while not is_met(self._is_zero(one) for one in signals):
             yield False
+        for one in signals:
+            if self._is_zero(one):
+                self.hear(one + _VALUE)
+
+    def _is_zero(self, signal: int) -> bool:
+        return self.gpu.space.read64(signal + _VALUE) == 0
 
     # -- dispatches -------------------------------------------------------------------------------
 
     def _launch(self, header: int, packet: bytes, address: int, signal: int) -> None:
         dispatch = self._dispatch(packet, address)
-        releases = header >> _RELEASE_SHIFT & 3 and not self.gpu.drops("release")
-        if not releases:
-            self.work.add(partial(self.gpu.execute, dispatch))
+        self._acquire(header)
+        what = f"runs the code at {dispatch.program:#x}"
+        if not self._releases(header):
+            self.work.add(partial(self.gpu.execute, dispatch), what=what)
             self.work.add(partial(self._complete, signal, 0), After.NOTHING, is_urgent=True)
             return
-        self.work.add(partial(self._run, dispatch, signal), is_urgent=bool(signal))
+        run = partial(self._run, dispatch, signal)
+        self.work.add(run, is_urgent=bool(signal), what=what)
 
     def _run(self, dispatch: Dispatch, signal: int) -> None:
         started = self.gpu.clock()
         self.gpu.execute(dispatch)
         if not self.gpu.is_halted:
-            self._complete(signal, started)
+            self._complete(signal, started, is_kernel=True)
 
-    def _complete(self, signal: int, started: int) -> None:
-        """What the end of a packet does to its signal."""
+    def _complete(self, signal: int, started: int, is_kernel: bool = False) -> None:
+        """What the end of a packet does to its signal; `is_kernel`: of the kernel that has run."""
         space = self.gpu.space
         if not signal or self.gpu.drops("signal"):
             return
         if space.read32(self._queue + _PROPERTIES) & _PROFILES:
-            space.write64(signal + _START, started or self.gpu.clock())
-            space.write64(signal + _END, self.gpu.clock())
-        space.write64(signal + _VALUE, space.read64(signal + _VALUE) - 1)
+            self.signal(signal + _START, 8, started or self.gpu.clock())
+            self.signal(signal + _END, 8, self.gpu.clock())
+        left = space.read64(signal + _VALUE) - 1
+        self.signal(signal + _VALUE, 8, left, covers_itself=is_kernel)
         mailbox, event = space.read64(signal + _MAILBOX), space.read32(signal + _EVENT)
         if mailbox:
-            space.write64(mailbox, event)
+            self.signal(mailbox, 8, event)
             self.gpu.interrupt(event)
 
     def _dispatch(self, packet: bytes, address: int) -> Dispatch:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from treadle.emulate.machine.queue import EngineFault
+from treadle.emulate.machine.faults import EngineFault
 
 if TYPE_CHECKING:
     from collections.abc import Callable

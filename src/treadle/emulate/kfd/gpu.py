@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from treadle.emulate.kfd.aql import AQLQueue
 from treadle.emulate.kfd.pm4 import PM4Queue
 from treadle.emulate.kfd.sdma import SDMAQueue
+from treadle.emulate.machine.faults import EngineFault
 from treadle.emulate.machine.gpu import GPU
 from treadle.emulate.machine.memory import AddressSpace, MemoryFault
-from treadle.emulate.machine.queue import EngineFault
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.chips import Chip
@@ -38,7 +38,7 @@ class EmulatedGPU(GPU):
     ) -> None:
         super().__init__(platform)
         self.chip, self.gpu_id, self.minor, self.execute = chip, gpu_id, minor, execute
-        self.space = AddressSpace()
+        self.space = AddressSpace(platform.ordering)
         self._events = events
         self._queues: dict[int, Queue] = {}
 
@@ -56,7 +56,9 @@ class EmulatedGPU(GPU):
 
     def remove_queue(self, number: int) -> None:
         """A queue that is destroyed; what it has not done is not done."""
-        self.end(self._queues.pop(number).engines)
+        queue = self._queues.pop(number)
+        queue.work.stream.is_over = True
+        self.end(queue.engines)
 
     def rung(self, number: int, value: int) -> None:
         """A doorbell."""
@@ -74,14 +76,21 @@ class EmulatedGPU(GPU):
 
     def fail(self, fault: MemoryFault | EngineFault) -> None:
         """A queue or a kernel used an address that it may not, or met what it cannot do."""
-        self.is_halted = True
+        self._halt()
         self.explain(str(fault))
         if isinstance(fault, MemoryFault):
             self._events.memory_fault(self.gpu_id, fault.address, fault.reason)
         else:
             self._events.hw_exception(self.gpu_id, memory_lost=False)
 
+    def _halt(self) -> None:
+        """Nothing that its queues have not done is ever done."""
+        self.is_halted = True
+        for queue in self._queues.values():
+            queue.work.stream.is_over = True
+
     def lose(self) -> None:
         """The GPU falls off the bus, or is reset."""
-        self.is_halted = self.is_lost = True
+        self._halt()
+        self.is_lost = True
         self._events.hw_exception(self.gpu_id, memory_lost=True)

@@ -11,7 +11,6 @@ caches back are their writes certain to be seen by then.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Iterator, Sequence
 from functools import partial
 
@@ -36,12 +35,15 @@ _ACQUIRES = {
         "acquire_mem_cp_coher_cntl_tcl1_action_ena",
         "acquire_mem_cp_coher_cntl_sh_kcache_action_ena",
     ),
-    "gfx10-12": ("acquire_mem_gcr_cntl_glv_inv", "acquire_mem_gcr_cntl_glk_inv"),
+    "gfx10-12": ("acquire_mem_gcr_cntl_glv_inv", "acquire_mem_gcr_cntl_gl1_inv",
+        "acquire_mem_gcr_cntl_glk_inv"),
 }  # fmt: skip
 
 
 class PM4Queue(WordQueue):
     """A compute queue."""
+
+    kind, has_caches = "compute queue", True
 
     def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
         chip = gpu.chip
@@ -49,18 +51,17 @@ class PM4Queue(WordQueue):
         self._registers = tables.registers(chip.registers, chip.bases)
         self._values: dict[str, int] = {}
         self._has_stale_caches = True
-        self._starts: deque[int] = deque()  # where the packets of each doorbell begin
         super().__init__(gpu, facts)
 
     def ring(self, value: int) -> None:
-        self._starts.append(self._written)
+        self.submit(self._written)
         self._written = value
 
-    def begin(self, read: int) -> None:
+    def begin(self, read: int) -> bool:
         # What the host wrote before a doorbell is news for the packets that this was rung for.
-        while self._starts and read >= self._starts[0]:
-            self._starts.popleft()
-            self._has_stale_caches = True
+        is_first = super().begin(read)
+        self._has_stale_caches |= is_first
+        return is_first
 
     def report(self, read: int) -> None:
         self.gpu.space.write64(self.facts.read_pointer, read % (self.facts.ring_bytes // 4))
@@ -129,7 +130,8 @@ class PM4Queue(WordQueue):
             raise KernelFault("a dispatch may read stale caches: nothing was acquired before it")
         axes = [given[f"dim_{axis}"] for axis in "xyz"]
         dispatch = self._dispatch(axes, how)
-        self.work.add(partial(self.gpu.execute, dispatch))
+        run = partial(self.gpu.execute, dispatch)
+        self.work.add(run, what=f"runs the code at {dispatch.program:#x}")
 
     def _dispatch(self, axes: Sequence[int], how: dict[str, int]) -> Dispatch:
         chip, rsrc2 = self.gpu.chip, self._fields("COMPUTE_PGM_RSRC2")
@@ -200,6 +202,7 @@ class PM4Queue(WordQueue):
         control = given["coher_cntl" if family == "gfx9" else "gcr_cntl"]
         if all(tables.field(family, name, control) for name in _ACQUIRES[family]):
             self._has_stale_caches = False
+            self.work.stream.acquire()
 
     def _do_wait_reg_mem(self, words: Sequence[int]) -> Iterator[bool]:
         given = self._decoded("wait_reg_mem", words)
@@ -259,11 +262,11 @@ class PM4Queue(WordQueue):
         address, data = _address(given), given["data_lo"] | given["data_hi"] << 32
         match given["data_sel"]:
             case 1:
-                self.gpu.space.write32(address, data)
+                self.signal(address, 4, data)
             case 2:
-                self.gpu.space.write64(address, data)
+                self.signal(address, 8, data)
             case 3:
-                self.gpu.space.write64(address, self.gpu.clock())
+                self.signal(address, 8, self.gpu.clock())
             case 0:
                 pass
             case other:

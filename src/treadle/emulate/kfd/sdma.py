@@ -31,6 +31,8 @@ _PACKETS = {
 class SDMAQueue(WordQueue):
     """A copy queue. Its pointers count bytes."""
 
+    kind = "copy queue"
+
     def __init__(self, gpu: GPU, facts: QueueFacts) -> None:
         self._packets = tables.sdma(gpu.chip.sdma)
         super().__init__(gpu, facts)
@@ -38,6 +40,7 @@ class SDMAQueue(WordQueue):
     def ring(self, value: int) -> None:
         if value % 4:
             raise KernelFault(f"the write pointer of a copy queue is {value}, no multiple of 4")
+        self.submit(self._written)
         self._written = value // 4
 
     def report(self, read: int) -> None:
@@ -72,8 +75,8 @@ class SDMAQueue(WordQueue):
     def _do_gcr_req(self, words: Sequence[int]) -> None:
         pass  # it writes back and invalidates caches, and there are none
 
-    def _add(self, run: Callable[[], None]) -> None:
-        self.work.add(run, After.ALL)
+    def _add(self, run: Callable[[], None], what: str) -> None:
+        self.work.add(run, After.ALL, what=what)
 
     # -- packets ----------------------------------------------------------------------------------
 
@@ -84,7 +87,9 @@ class SDMAQueue(WordQueue):
         given = self._packets.decode("COPY_LINEAR", words)
         source = given["src_addr_31_0"] | given["src_addr_63_32"] << 32
         target = given["dst_addr_31_0"] | given["dst_addr_63_32"] << 32
-        self._add(partial(self._copy, target, source, given["count"] + 1))
+        nbytes = given["count"] + 1
+        what = f"copies {nbytes} bytes to {target:#x}"
+        self._add(partial(self._copy, target, source, nbytes), what)
 
     def _copy(self, target: int, source: int, nbytes: int) -> None:
         self.gpu.space.write(target, self.gpu.space.read(source, nbytes))
@@ -94,7 +99,9 @@ class SDMAQueue(WordQueue):
         if given["src_sw"] or given["dst_sw"]:
             raise KernelFault("SDMA copies that swap bytes are not emulated")
         nbytes = (given["rect_x"] + 1) << given["elementsize"]
-        self._add(partial(self._copy_rows, _rows(given, "dst"), _rows(given, "src"), nbytes))
+        targets, sources = _rows(given, "dst"), _rows(given, "src")
+        what = f"copies rows of {nbytes} bytes to {targets[0]:#x}"
+        self._add(partial(self._copy_rows, targets, sources, nbytes), what)
 
     def _copy_rows(self, targets: list[int], sources: list[int], nbytes: int) -> None:
         for target, source in zip(targets, sources, strict=True):
@@ -104,7 +111,7 @@ class SDMAQueue(WordQueue):
         given = self._packets.decode("WRITE_UNTILED", words)
         data = b"".join(word.to_bytes(4, "little") for word in words[4:])
         target = given["dst_addr_31_0"] | given["dst_addr_63_32"] << 32
-        self._add(partial(self.gpu.space.write, target, data))
+        self._add(partial(self.gpu.space.write, target, data), f"writes {len(data)} bytes")
 
     def _do_constant_fill(self, words: Sequence[int]) -> None:
         given = self._packets.decode("CONSTANT_FILL", words)
@@ -114,19 +121,19 @@ class SDMAQueue(WordQueue):
             raise KernelFault(f"SDMA fills {nbytes} bytes in pieces of {given['fillsize']}")
         data = given["src_data_31_0"].to_bytes(4, "little")[:size] * (nbytes // size)
         target = given["dst_addr_31_0"] | given["dst_addr_63_32"] << 32
-        self._add(partial(self.gpu.space.write, target, data))
+        self._add(partial(self.gpu.space.write, target, data), f"fills {nbytes} bytes")
 
     def _do_timestamp_get_global(self, words: Sequence[int]) -> None:
         given = self._packets.decode("TIMESTAMP_GET_GLOBAL", words)
         address = given["write_addr_31_3"] << 3 | given["write_addr_63_32"] << 32
-        self._add(lambda: self.gpu.space.write64(address, self.gpu.clock()))
+        self._add(lambda: self.signal(address, 8, self.gpu.clock()), "writes the time")
 
     def _do_fence(self, words: Sequence[int]) -> None:
         if self.gpu.drops("signal"):
             return
         given = self._packets.decode("FENCE", words)
         address = given["addr_31_0"] | given["addr_63_32"] << 32
-        write = partial(self.gpu.space.write32, address, given["data"])
+        write = partial(self.signal, address, 4, given["data"])
         after = After.NOTHING if self.gpu.drops("release") else After.ALL
         self.work.add(write, after, is_urgent=True)
 
@@ -142,7 +149,7 @@ class SDMAQueue(WordQueue):
         number = given["src_data_31_0"] | given["src_data_63_32"] << 32
         space = self.gpu.space
         self.work.add(
-            lambda: space.write64(address, space.read64(address) + number),
+            lambda: self.signal(address, 8, space.read64(address) + number),
             After.ALL, is_urgent=True,
         )  # fmt: skip
 

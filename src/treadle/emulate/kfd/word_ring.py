@@ -31,9 +31,6 @@ class WordQueue(Queue):
         """What does the packet that begins with this word. KernelFault if nothing does."""
         raise NotImplementedError
 
-    def begin(self, read: int) -> None:
-        """A packet of the ring is about to be done."""
-
     def report(self, read: int) -> None:
         """Tells the program how far the ring was read."""
         raise NotImplementedError

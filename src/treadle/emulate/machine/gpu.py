@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from random import Random
 
     from treadle.emulate.machine.injection import Injection
+    from treadle.emulate.machine.ordering import Ordering
     from treadle.emulate.machine.platform import EmulatedPlatform
     from treadle.emulate.machine.scheduler import Engine
 
@@ -30,6 +31,10 @@ class GPU:
     @property
     def random(self) -> Random:
         return self._platform.scheduler.random
+
+    @property
+    def ordering(self) -> Ordering:
+        return self._platform.ordering
 
     def drops(self, kind: str) -> bool:
         """Whether a command is passed over on purpose."""

@@ -1,13 +1,14 @@
 """Memory of an emulated device: objects of bytes, and address spaces that map them.
 
     block = MemoryObject(1 << 20, fill=POISON)
-    space = AddressSpace()
+    space = AddressSpace(ordering)
     space.map(0x10000, block.nbytes, block, Permission.READ)
     space.write(0x10000, b"1")                         # MemoryFault: read-only
 
 A GPU's address says nothing of where its bytes are in this process. So an address of the host's,
 given to the GPU by mistake, is a fault. The bytes of objects are parts of a file in memory: a
-program maps them where it wants to see them, and the emulator has a mapping of its own.
+program maps them where it wants to see them, and the emulator has a mapping of its own. What work
+reads and writes is told to the ordering.
 """
 
 from __future__ import annotations
@@ -17,11 +18,15 @@ import ctypes
 import functools
 import os
 import threading
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
+from treadle.emulate.machine.ordering import words
 from treadle.forks import fork_safe
 from treadle.runtime.hardware import host_memory
 from treadle.runtime.hardware.host_memory import PAGE
+
+if TYPE_CHECKING:
+    from treadle.emulate.machine.ordering import Ordering
 
 __all__ = [
     "POISON", "UNWRITTEN", "AddressSpace", "HostPages", "Mapping", "MemoryFault", "MemoryObject",
@@ -30,6 +35,7 @@ __all__ = [
 
 POISON = 0xFF  # reads as NaN or -1
 UNWRITTEN = 0xC5  # fills words that are looked at for having been written: no number of a program
+_CODE_BYTES = 64  # of code whose order is checked: it is copied as a whole, and read anywhere
 _FILE_BYTES = 1 << 46  # hardly any of which are there
 
 
@@ -129,7 +135,8 @@ _REFUSED = {Permission.WRITE: "read-only", Permission.EXECUTE: "no execute"}
 class AddressSpace:
     """The page tables of one device for one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, ordering: Ordering) -> None:
+        self.ordering = ordering
         self._starts: list[int] = []
         self._mappings: dict[int, Mapping] = {}
 
@@ -173,30 +180,52 @@ class AddressSpace:
 
     def pieces(self, address: int, nbytes: int, wanted: int) -> list[tuple[int, int]]:
         """Where `nbytes` from an address on are in this process: (host address, bytes) each."""
-        found: list[tuple[int, int]] = []
+        mapped = self._mapped(address, nbytes, wanted)
+        return [(mapping.host + offset, size) for mapping, offset, size in mapped]
+
+    def _mapped(self, address: int, nbytes: int, wanted: int) -> list[tuple[Mapping, int, int]]:
+        """The mappings of bytes; of each, from which offset on, and how many."""
+        found: list[tuple[Mapping, int, int]] = []
         while nbytes > 0:
             mapping = self.find(address, wanted)
             size = min(nbytes, mapping.end - address)
-            found.append((mapping.host + address - mapping.start, size))
+            found.append((mapping, address - mapping.start, size))
             address, nbytes = address + size, nbytes - size
         return found
 
     def read(self, address: int, nbytes: int) -> bytes:
         """Bytes as the device reads them."""
-        pieces = self.pieces(address, nbytes, Permission.READ)
-        return b"".join(ctypes.string_at(host, size) for host, size in pieces)
+        pieces = self._mapped(address, nbytes, Permission.READ)
+        if self.ordering.is_watching:
+            for mapping, offset, size in pieces:
+                self.ordering.reads(mapping.owner, words(offset, size), mapping.start)
+        return b"".join(ctypes.string_at(m.host + offset, size) for m, offset, size in pieces)
 
     def write(self, address: int, data: bytes) -> None:
         """Bytes as the device writes them; none, where one of them may not be written."""
+        pieces = self._mapped(address, len(data), Permission.WRITE)
+        if self.ordering.is_watching:
+            for mapping, offset, size in pieces:
+                self.ordering.writes(mapping.owner, words(offset, size), mapping.start)
         done = 0
-        for host, size in self.pieces(address, len(data), Permission.WRITE):
-            ctypes.memmove(host, data[done : done + size], size)
+        for mapping, offset, size in pieces:
+            ctypes.memmove(mapping.host + offset, data[done : done + size], size)
             done += size
+
+    def write_signal(self, address: int, data: bytes) -> Mapping:
+        """Bytes of a signal, which are no access that the ordering has to know; where they are."""
+        mapping, offset, size = self._mapped(address, len(data), Permission.WRITE)[0]
+        ctypes.memmove(mapping.host + offset, data, size)
+        return mapping
 
     def fetch(self, address: int, nbytes: int) -> bytes:
         """Bytes as instructions are read."""
-        pieces = self.pieces(address, nbytes, Permission.EXECUTE)
-        return b"".join(ctypes.string_at(host, size) for host, size in pieces)
+        pieces = self._mapped(address, nbytes, Permission.EXECUTE)
+        if pieces and self.ordering.is_watching:
+            mapping, offset, size = pieces[0]
+            first = words(offset, min(size, _CODE_BYTES))
+            self.ordering.reads(mapping.owner, first, mapping.start)
+        return b"".join(ctypes.string_at(m.host + offset, size) for m, offset, size in pieces)
 
     def read32(self, address: int) -> int:
         return int.from_bytes(self.read(address, 4), "little")

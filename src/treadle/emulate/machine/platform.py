@@ -12,6 +12,9 @@ The engines of the devices run whenever the program asks something of the platfo
 some steps at a doorbell, at least one step at a pause. What is collected in the middle of a step
 makes its calls behind it: whoever asked for the step holds the platform. The clock is the host's;
 where nothing can go on, a pause moves it forward, so that a timeout takes no time.
+
+What the program loads and stores by the platform, and says that it reads and writes, goes to the
+ordering. A program that does this past the platform has `sees_host` False.
 """
 
 from __future__ import annotations
@@ -24,8 +27,11 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from treadle.emulate.machine.faults import OrderFault
 from treadle.emulate.machine.memory import HostPages, MemoryObject
+from treadle.emulate.machine.ordering import Ordering
 from treadle.emulate.machine.scheduler import Scheduler
+from treadle.errors import DeviceError
 from treadle.forks import fork_safe
 from treadle.runtime.hardware import host_memory
 from treadle.uninterrupted import uninterrupted
@@ -108,8 +114,11 @@ class EmulatedPlatform:
 
     is_emulated = True
 
-    def __init__(self, seed: int = 0, program: ProgramMemory | None = None) -> None:
+    def __init__(
+        self, seed: int = 0, program: ProgramMemory | None = None, sees_host: bool = True
+    ) -> None:
         self.scheduler = Scheduler(seed)
+        self.ordering = Ordering(sees_host)
         self.program = program or OwnMemory()
         self.failure = ""  # what `explain` tells
         self._lock = fork_safe(threading.RLock())
@@ -117,6 +126,7 @@ class EmulatedPlatform:
         self._devices: dict[str, DeviceFile] = {}
         self._open: dict[int, OpenFile] = {}
         self._doorbells: dict[int, tuple[int, Doorbells]] = {}  # page -> where they begin
+        self._mapped: dict[int, tuple[MemoryObject, int]] = {}  # page -> memory, and where in it
         self._skipped = 0
         self._is_running = False  # whether some thread does the engines' work
         self._collected: deque[Callable[[], None]] = deque()  # what waits for its end
@@ -196,29 +206,92 @@ class EmulatedPlatform:
             found = self.file(fd).map(nbytes, offset)
             memory = found.memory if isinstance(found, Doorbells) else found
             host_memory.map_file(memory.fd, nbytes, memory.offset, address)
-            if isinstance(found, Doorbells):
-                for page in range(0, nbytes, host_memory.PAGE):
+            for page in range(0, nbytes, host_memory.PAGE):
+                self._mapped[address + page] = memory, page
+                if isinstance(found, Doorbells):
                     self._doorbells[address + page] = address, found
 
     def unmap(self, address: int, nbytes: int) -> None:
         with self._lock:
-            for page in [one for one in self._doorbells if address <= one < address + nbytes]:
-                del self._doorbells[page]
+            for page in range(address, address + nbytes, host_memory.PAGE):
+                self._mapped.pop(page, None)
+                self._doorbells.pop(page, None)
         host_memory.release(address, nbytes)
 
     def load32(self, address: int) -> int:
-        return ctypes.c_uint32.from_address(address).value
+        value = ctypes.c_uint32.from_address(address).value
+        if self.ordering.sees_host:
+            self._loaded(address)
+        return value
 
     def load64(self, address: int) -> int:
-        return ctypes.c_uint64.from_address(address).value
+        value = ctypes.c_uint64.from_address(address).value
+        if self.ordering.sees_host:
+            self._loaded(address)
+        return value
 
     def store32(self, address: int, value: int) -> None:
+        if self.ordering.sees_host:
+            self._stores(address)
         ctypes.c_uint32.from_address(address).value = value
         self._ring(address, value)
 
     def store64(self, address: int, value: int) -> None:
+        if self.ordering.sees_host:
+            self._stores(address)
         ctypes.c_uint64.from_address(address).value = value
         self._ring(address, value)
+
+    def _loaded(self, address: int) -> None:
+        """A signal was looked at; behind that, since other threads let engines go on."""
+        with self._lock:
+            found = self._memory_at(address)
+            if found is not None:
+                self.ordering.host_loads(*found)
+
+    def _stores(self, address: int) -> None:
+        with self._lock:
+            found = self._memory_at(address)
+            if found is not None:
+                self.ordering.host_stores(*found)
+
+    def _memory_at(self, address: int) -> tuple[MemoryObject, int] | None:
+        """What a driver has mapped there, and the offset in it."""
+        page = address & -host_memory.PAGE
+        found = self._mapped.get(page)
+        return None if found is None else (found[0], found[1] + address - page)
+
+    def will_read(self, address: int, nbytes: int) -> None:
+        if not self.ordering.sees_host:
+            return
+        with self._lock:  # whatever is not waited for may end before
+            if not self.scheduler.is_paused:
+                self.run_engines(self._finish)
+            self._accesses(self.ordering.host_reads, address, nbytes)
+            if self.ordering.faults:
+                raise self._wrong_order(self.ordering.faults[0])
+
+    def will_write(self, address: int, nbytes: int) -> None:
+        if self.ordering.sees_host:
+            self._accesses(self.ordering.host_writes, address, nbytes)
+
+    def _finish(self) -> None:
+        """All work that can be done without the host, slow work too."""
+        self.ordering.hurry()
+        self.scheduler.settle()
+
+    def _accesses(
+        self, tell: Callable[[MemoryObject, int, int, int], None], address: int, nbytes: int
+    ) -> None:
+        with self._lock:
+            while nbytes > 0 and (found := self._memory_at(address)) is not None:
+                memory, offset = found
+                size = min(nbytes, memory.nbytes - offset)
+                try:
+                    tell(memory, offset, size, address - offset)
+                except OrderFault as fault:
+                    raise self._wrong_order(fault) from fault
+                address, nbytes = address + size, nbytes - size
 
     def _ring(self, address: int, value: int) -> None:
         found = self._doorbells.get(address & -host_memory.PAGE)
@@ -229,6 +302,13 @@ class EmulatedPlatform:
             doorbells.rung(address - base, value)
             if not self.scheduler.is_paused:
                 self.run_engines(lambda: self.scheduler.some_steps(_STEPS_OF_A_DOORBELL))
+
+    def _wrong_order(self, fault: OrderFault) -> DeviceError:
+        self.failure = str(fault)
+        self.ordering.faults.clear()
+        return DeviceError(
+            f"an emulated device did things in an order that nobody asked for: {fault}"
+        )
 
     def barrier(self) -> None:
         pass
@@ -279,4 +359,5 @@ class EmulatedPlatform:
         self.scheduler.some_steps(_STEPS_OF_A_PAUSE)
 
     def explain(self) -> str:
+        self.ordering.faults.clear()  # they are told by this
         return self.failure

@@ -9,19 +9,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
+from treadle.emulate.machine.faults import EngineFault
 from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.machine.work import Worklist
 
 if TYPE_CHECKING:
     from random import Random
 
+    from treadle.emulate.machine.ordering import Ordering
     from treadle.emulate.machine.scheduler import Engine
 
-__all__ = ["GPU", "EngineFault", "Queue"]
-
-
-class EngineFault(Exception):
-    """What stops an engine, other than memory: a command or an instruction that it cannot do."""
+__all__ = ["GPU", "Queue"]
 
 
 class GPU(Protocol):
@@ -31,6 +29,8 @@ class GPU(Protocol):
 
     @property
     def random(self) -> Random: ...
+    @property
+    def ordering(self) -> Ordering: ...
     def drops(self, kind: str) -> bool: ...
     def changed(self, kind: str, data: bytes) -> bytes: ...
     def clock(self) -> int: ...
@@ -40,11 +40,13 @@ G = TypeVar("G", bound=GPU)
 
 
 class Queue(Generic[G]):
-    """One queue of a GPU."""
+    """One queue of a GPU; `name` is what a fault calls it."""
 
-    def __init__(self, gpu: G) -> None:
-        self.gpu = gpu
-        self.work = Worklist(gpu.random)
+    has_caches = False  # whether its work has to invalidate some before it reads what others wrote
+
+    def __init__(self, gpu: G, name: str) -> None:
+        self.gpu, self.ordering = gpu, gpu.ordering
+        self.work = Worklist(gpu.random, self.ordering.stream(name, self.has_caches))
         self.engines: list[Engine] = [self._guarded(self.front()), self._guarded(self.back())]
 
     @property

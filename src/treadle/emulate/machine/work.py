@@ -1,6 +1,6 @@
 """Work that an engine has taken on and not finished, and in which orders it may get done.
 
-    work = Worklist(random)
+    work = Worklist(random, ordering.stream("copy queue 3"))
     work.add(dispatch)                      # may be done at any time from now on
     work.barrier()                          # what comes later is done after what came before
     work.add(signal, After.ALL, is_urgent=True)
@@ -8,6 +8,9 @@
 An engine is free to be quick or slow, so each piece of work is one or the other at random. Slow
 work is done at the last moment: when something urgent has to come after it, such as a signal that
 says that it is finished. That is when its writes reach others.
+
+What may be done in any order may be wrong in some of them. The stream says which work is known to
+come after which; what it accesses is checked by that (see ordering).
 """
 
 from __future__ import annotations
@@ -16,6 +19,11 @@ import enum
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treadle.emulate.machine.knowledge import Knowledge
+    from treadle.emulate.machine.ordering import Stream, Work
 
 __all__ = ["After", "Worklist"]
 
@@ -33,16 +41,18 @@ class After(enum.Enum):
 @dataclass
 class _Item:
     run: Callable[[], None]
+    work: Work
     number: int
     needs: int  # all items with a smaller number are done before
     may_start: bool
 
 
 class Worklist:
-    """The work of one queue."""
+    """The work of one queue, which is a stream for others."""
 
-    def __init__(self, random: Random) -> None:
-        self._random = random
+    def __init__(self, random: Random, stream: Stream) -> None:
+        self._random, self.stream = random, stream
+        stream.ordering.worklists.add(self)
         self._items: list[_Item] = []
         self._count = self._floor = 0
 
@@ -53,19 +63,39 @@ class Worklist:
     def barrier(self) -> None:
         """What is added from here on is done after everything before."""
         self._floor = self._count
+        self.stream.barrier(self._count)
 
     def add(
-        self, run: Callable[[], None], after: After = After.BARRIER, *, is_urgent: bool = False
+        self,
+        run: Callable[[], None],
+        after: After = After.BARRIER,
+        *,
+        is_urgent: bool = False,
+        what: str = "signals",
     ) -> None:
-        """Work that comes after others."""
+        """Work that comes after others. `what` it does is what a fault says of it."""
         needs = {After.NOTHING: 0, After.BARRIER: self._floor, After.ALL: self._count}[after]
+        work = self.stream.work(self._count, self._before(after), what)
         may_start = is_urgent or self._random.random() < 0.5
-        self._items.append(_Item(run, self._count, needs, may_start))
+        self._items.append(_Item(run, work, self._count, needs, may_start))
         self._count += 1
         if is_urgent:
             self._hurry(needs)
         if not self.has_room():
             self._hurry(self._items[0].number + 1)  # the oldest is done, however slow
+
+    def _before(self, after: After) -> Knowledge:
+        match after:
+            case After.NOTHING:
+                return self.stream.unordered()
+            case After.BARRIER:
+                return self.stream.before()
+            case After.ALL:
+                return self.stream.after_all(self._count)
+
+    def hurry(self) -> None:
+        """All work may be done from now on, however slow."""
+        self._hurry(self._count)
 
     def _hurry(self, needs: int) -> None:
         """What an urgent piece of work waits for has to be done, and what that waits for."""
@@ -82,5 +112,6 @@ class Worklist:
             return False
         item = self._random.choice(ready)
         self._items.remove(item)
-        item.run()
+        with self.stream.ordering.doing(item.work):
+            item.run()
         return True

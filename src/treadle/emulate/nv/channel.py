@@ -21,8 +21,9 @@ from treadle.emulate.nv.engines import GPU
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
+    from treadle.emulate.machine.faults import EngineFault
+    from treadle.emulate.machine.knowledge import Knowledge
     from treadle.emulate.machine.memory import AddressSpace, MemoryFault
-    from treadle.emulate.machine.queue import EngineFault
     from treadle.emulate.nv.group import ChannelGroup
 
 __all__ = ["Channel", "ChannelFacts"]
@@ -52,7 +53,7 @@ class Channel(Queue[GPU]):
     """One channel, by its work submission token."""
 
     def __init__(self, gpu: GPU, token: int, facts: ChannelFacts) -> None:
-        super().__init__(gpu)
+        super().__init__(gpu, f"channel {token} of GPU {gpu.gpu_id:#x}")
         self.token, self.facts = token, facts
         self.space = facts.space
         self.is_scheduled = self.is_registered = False
@@ -61,6 +62,7 @@ class Channel(Queue[GPU]):
         self._put = facts.userd + control["GPPut"][0]
         self._notification = tables.structure("NvNotification", facts.release)
         self._is_rung = False
+        self._submitted: list[Knowledge] = []  # what the host knew at each doorbell
         self._offered: dict[int, str] = {}
         self.bound: dict[int, ComputeEngine | CopyEngine] = {}
         self._semaphore: dict[str, int] = {}
@@ -80,7 +82,12 @@ class Channel(Queue[GPU]):
 
     def ring(self) -> None:
         """The program has stored the token to the doorbell."""
+        self._submitted.append(self.ordering.submitted())
         self._is_rung = True
+
+    def stop(self) -> None:
+        """Nothing that it has not done is ever done."""
+        self.work.stream.is_over = True
 
     def notify(self, number: int) -> None:
         """Writes an error into the channel's notifier."""
@@ -97,6 +104,8 @@ class Channel(Queue[GPU]):
             if not self._is_rung or not self.is_scheduled:
                 yield False
                 continue
+            while self._submitted:
+                self.work.stream.hear(self._submitted.pop())
             get, put = (ctypes.c_uint32.from_address(at).value for at in (self._get, self._put))
             if put >= self.facts.entries:
                 raise _wrong(f"GPPut is {put}, and there are {self.facts.entries} entries")
@@ -200,6 +209,7 @@ class Channel(Queue[GPU]):
             return
         while int.from_bytes(self.space.read(address, nbytes), "little") != payload:
             yield False
+        self.work.stream.hear(self.ordering.heard_at(self.space, address))
 
     def _release(self, address: int, payload: int, nbytes: int, fields: dict[str, int]) -> None:
         if self.gpu.drops("release"):
@@ -210,9 +220,10 @@ class Channel(Queue[GPU]):
         self.work.add(run, after, is_urgent=True)
 
     def _write(self, address: int, payload: int, nbytes: int, is_timed: bool) -> None:
+        signal = partial(self.ordering.signal, self.space)
         if is_timed:
-            self.space.write64(address + 8, self.gpu.clock())
-        self.space.write(address, payload.to_bytes(nbytes, "little"))
+            signal(address + 8, self.gpu.clock().to_bytes(8, "little"))
+        signal(address, payload.to_bytes(nbytes, "little"))
 
 
 def _wrong(told: str) -> ChannelFault:

@@ -74,7 +74,8 @@ class ComputeEngine:
         if "SEND_PCAS_A" not in self._state:
             raise wrong("a launch without the address of its meta data")
         fresh, self._fresh = self._fresh, set()
-        self._work.add(partial(self.start, self._state["SEND_PCAS_A"] << 8, fresh))
+        address = self._state["SEND_PCAS_A"] << 8
+        self._work.add(partial(self.start, address, fresh), what=f"launches by {address:#x}")
 
     def start(self, address: int, fresh: set[str]) -> None:
         """A launch, and those that its meta data name."""

@@ -72,7 +72,8 @@ class Constructors:
         made.nbytes = nbytes
 
     def fill_fermi_vaspace_a(self, client: int, made: Object, given: Given) -> None:
-        made.space, made.flags = AddressSpace(), given["flags"]
+        assert made.gpu is not None
+        made.space, made.flags = AddressSpace(made.gpu.ordering), given["flags"]
 
     def fill_kepler_channel_group_a(self, client: int, made: Object, given: Given) -> None:
         made.space = self._objects.find(client, given["hVASpace"], "FERMI_VASPACE_A").space

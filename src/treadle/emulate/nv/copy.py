@@ -59,12 +59,13 @@ class CopyEngine:
             raise _wrong(f"a copy without {', '.join(missing)}")
         source = state["OFFSET_IN_UPPER"] << 32 | state["OFFSET_IN_LOWER"]
         target = state["OFFSET_OUT_UPPER"] << 32 | state["OFFSET_OUT_LOWER"]
-        run = partial(self._copy, target, source, state["LINE_LENGTH_IN"])
+        nbytes = state["LINE_LENGTH_IN"]
+        run, what = partial(self._copy, target, source, nbytes), f"copies {nbytes} to {target:#x}"
         if kind == _NOT_PIPELINED:
-            self._work.add(run, After.ALL)
+            self._work.add(run, After.ALL, what=what)
             self._work.barrier()
         else:
-            self._work.add(run)
+            self._work.add(run, what=what)
 
     def _copy(self, target: int, source: int, nbytes: int) -> None:
         self._space.write(target, self._space.read(source, nbytes))

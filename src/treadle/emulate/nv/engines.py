@@ -17,6 +17,7 @@ class GPU(queue.GPU, Protocol):
     """What a channel asks of its GPU, an EmulatedGPU."""
 
     chip: Chip
+    gpu_id: int
     execute: Execute
 
     def explain(self, why: str) -> None: ...

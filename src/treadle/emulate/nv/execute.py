@@ -13,13 +13,13 @@ import struct
 from typing import TYPE_CHECKING
 
 from treadle.emulate.machine.memory import UNWRITTEN
+from treadle.emulate.machine.watched import Watched
 from treadle.emulate.nv.faults import ChannelFault
 from treadle.emulate.ptx.syntax import PTXError
 from treadle.emulate.simt.faults import EmulationFault
-from treadle.emulate.simt.machine import Access, Fault, Region
+from treadle.emulate.simt.machine import Fault
 
 if TYPE_CHECKING:
-    from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.nv.dispatch import Dispatch
     from treadle.emulate.nv.programs import Kernel, Programs
 
@@ -34,6 +34,7 @@ class Executor:
 
     def __init__(self, programs: Programs) -> None:
         self._programs = programs
+        self._watched = Watched()
 
     def __call__(self, dispatch: Dispatch) -> None:
         kernel = self._programs.find(dispatch)
@@ -48,15 +49,11 @@ class Executor:
         for name, (bank, start) in kernel.pointers.items():
             variables[name] = dispatch.space.read64(dispatch.banks[bank][0] + start)
         try:
-            kernel.program.launch(
-                kernel.name,
-                dispatch.grid,
-                dispatch.block,
-                params,
-                _regions(dispatch.space),
-                variables,
-                _dynamic(kernel, dispatch),
-            )
+            with self._watched.regions(dispatch.space) as regions:
+                kernel.program.launch(
+                    kernel.name, dispatch.grid, dispatch.block, params, regions, variables,
+                    _dynamic(kernel, dispatch),
+                )  # fmt: skip
         except PTXError as error:
             raise ChannelFault("GR_EXCEPTION", str(error)) from error
         except EmulationFault as fault:
@@ -137,10 +134,3 @@ def _parameters(kernel: Kernel, dispatch: Dispatch) -> bytes:
     address, _ = dispatch.banks[0]
     start = address + dispatch.chip.bank0.parameters
     return dispatch.space.read(start, kernel.parameters_bytes) if kernel.parameters_bytes else b""
-
-
-def _regions(space: AddressSpace) -> list[Region]:
-    return [
-        Region(m.start, m.nbytes, m.host - m.start, Access(m.permissions & 7))
-        for m in space.mappings()
-    ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from treadle.emulate.machine.queue import EngineFault
+from treadle.emulate.machine.faults import EngineFault
 from treadle.emulate.nv import tables
 
 __all__ = ["ChannelFault", "Status"]

@@ -50,6 +50,7 @@ class EmulatedGPU(GPU):
         """A channel that is no more; what it has not done is not done."""
         del self.channels[channel.token]
         channel.facts.group.channels.remove(channel)
+        channel.stop()
         self.end(channel.engines)
 
     def rung(self, token: int) -> None:
@@ -63,4 +64,5 @@ class EmulatedGPU(GPU):
         """The GPU falls off the bus."""
         self.is_halted = self.is_lost = True
         for channel in self.channels.values():
+            channel.stop()
             channel.notify(tables.number("ROBUST_CHANNEL_GPU_HAS_FALLEN_OFF_THE_BUS"))

@@ -11,7 +11,7 @@ from treadle.emulate.machine.memory import MemoryFault
 from treadle.emulate.nv.faults import ChannelFault
 
 if TYPE_CHECKING:
-    from treadle.emulate.machine.queue import EngineFault
+    from treadle.emulate.machine.faults import EngineFault
     from treadle.emulate.nv.engines import GPU
 
 __all__ = ["ChannelGroup"]
@@ -21,6 +21,9 @@ class _Notified(Protocol):
     """A channel, as far as faults go."""
 
     def notify(self, number: int) -> None: ...
+    def stop(self) -> None:
+        """Nothing that it has not done is ever done."""
+        ...
 
 
 class ChannelGroup:
@@ -36,8 +39,10 @@ class ChannelGroup:
         """A channel met what it cannot do: the driver stops all of the group."""
         if isinstance(fault, MemoryFault):
             fault = ChannelFault("FIFO_ERROR_MMU_ERR_FLT", str(fault), fault.address)
-        assert isinstance(fault, ChannelFault)
+        elif not isinstance(fault, ChannelFault):
+            fault = ChannelFault("GR_EXCEPTION", str(fault))
         self.is_halted, self.fault_address = True, fault.address
         self._gpu.explain(str(fault))
         for channel in self.channels:
+            channel.stop()
             channel.notify(fault.number)

@@ -286,8 +286,10 @@ def _launch_record(
 
 
 def _table(memory: Sequence[Region]) -> ctypes.Array[ctypes.c_uint64]:
-    """Start, end, delta and permissions of each region, sorted."""
-    rows = sorted((r.start, r.start + r.nbytes, r.delta, int(r.access)) for r in memory)
+    """Start, end, delta, permissions and footprint of each region, sorted."""
+    rows = sorted(
+        (r.start, r.start + r.nbytes, r.delta, int(r.access), r.footprint) for r in memory
+    )
     words = [value & (1 << 64) - 1 for row in rows for value in row]
     return (ctypes.c_uint64 * len(words))(*words)
 

@@ -33,7 +33,8 @@ SLICE = 1_000  # backward branches that a warp takes before the others of its bl
 LAST_STAMP = (1 << 21) - 1  # of accesses to shared memory; later ones are not told apart
 BARRIERS = 16  # of a block
 FLIGHTS, FLIGHT_BYTES = 64, 24  # reads of shared memory under way that a block remembers
-REGION_WORDS = 4  # of 64 bits, of each region in a launch's table: start, end, delta, permissions
+# Of 64 bits, of each region in a launch's table: start, end, delta, permissions, footprint.
+REGION_WORDS = 5
 KNOWN, KNOWN_BYTES = 8, 8 * REGION_WORDS  # regions that a host thread remembers
 _MOST_WARPS = MOST_THREADS // WIDTHS[0]
 _WIDEST = 32  # bytes that a lane has in an access
@@ -176,12 +177,16 @@ class Access(IntFlag):
 
 @dataclass(frozen=True)
 class Region:
-    """Memory that kernels may touch: an address plus `delta` is the host's address of the byte."""
+    """Memory that kernels may touch: an address plus `delta` is the host's address of the byte.
+
+    `footprint` is the record of a Footprint that notes what is touched, or 0.
+    """
 
     start: int
     nbytes: int
     delta: int = 0
     access: Access = Access.ALL
+    footprint: int = 0
 
 
 class Fault(IntEnum):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.simt.barriers import BARRIER_SYMBOLS, barrier_functions
 from treadle.emulate.simt.code import LANES, RECORDS, Code, declarations
+from treadle.emulate.simt.footprint import footprint_functions
 from treadle.emulate.simt.global_shadow import GLOBAL_SYMBOLS, global_functions
 from treadle.emulate.simt.machine import (
     KNOWN,
@@ -32,6 +33,8 @@ from treadle.emulate.simt.pending_reads import FLIGHT_SYMBOLS, flight_functions
 from treadle.emulate.simt.shadow import check_name, reduce_lanes, shadow_functions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from treadle.emulate.simt.front_end import FrontEnd
     from treadle.emulate.simt.machine import Machine
 
@@ -45,7 +48,7 @@ ACCESSES = (
 _THREE_WORDS = (32, 3)  # where accesses need not be on a multiple of their bytes
 _SPACES = ("global", "shared", "local", "generic")
 _SIZED = f"{LANES}, i32 %nbytes"
-_START, _END, _DELTA, _ACCESS = range(REGION_WORDS)
+_START, _END, _DELTA, _ACCESS, _FOOTPRINT = range(REGION_WORDS)
 
 
 def accesses(machine: Machine) -> tuple[tuple[int, int], ...]:
@@ -86,7 +89,7 @@ def support_ir(front: FrontEnd) -> str:
     """All of them, as one module."""
     m = front.machine
     functions = [_fault(m), _check_global(m), _check_global_each(m), _host(m), _find(m)]
-    functions += [*shadow_functions(m), _check_local(m), _check_generic(m)]
+    functions += [*footprint_functions(m), *shadow_functions(m), _check_local(m), _check_generic(m)]
     functions += [*barrier_functions(front), *flight_functions(m), *global_functions(m)]
     functions += front.functions()
     for bits, count in accesses(m):
@@ -145,6 +148,11 @@ def _check_global(m: Machine) -> str:
 
     def all_right() -> None:
         save_hosts(code, addresses, _of_region(code, known, _DELTA))
+        _when_noted(
+            code, known,
+            lambda record: f"@mark_lanes(ptr {record}, ptr %block, ptr %warp, MASK %mask, "
+            "i32 %site, i32 %nbytes, i32 %how)",
+        )  # fmt: skip
         code.leave("ret MASK %mask")
 
     code.when(fits(), all_right)
@@ -156,6 +164,16 @@ def _check_global(m: Machine) -> str:
     )
     code.do(f"ret MASK {found}")
     return code.text
+
+
+def _when_noted(code: Code, known: str, call: Callable[[str], str]) -> None:
+    """Calls a function with the footprint's record of a region, if the region has one."""
+    record = _of_region(code, known, _FOOTPRINT)
+
+    def note() -> None:
+        code.do(f"call void {call(code.op(f'inttoptr i64 {record} to ptr'))}")
+
+    code.when(code.op(f"icmp ne i64 {record}, 0"), note)
 
 
 def _known(code: Code) -> str:
@@ -227,6 +245,11 @@ def _host(m: Machine) -> str:
     code.when(code.op(f"xor i1 {found}, true"), lambda: fault(Fault.GLOBAL))
     forbidden = code.op(f"xor i1 {_is_allowed(code, known)}, true")
     code.when(forbidden, lambda: fault(Fault.FORBIDDEN))
+    nbytes = code.wide("%nbytes")
+    _when_noted(
+        code, known,
+        lambda record: f"@mark_bytes(ptr {record}, i64 %address, i64 {nbytes}, i32 %how)",
+    )  # fmt: skip
     host = code.op(f"add i64 %address, {_of_region(code, known, _DELTA)}")
     code.do(f"ret i64 {host}")
     return code.text

@@ -108,6 +108,10 @@ class _Copy:
         commands.fill(words)
         self.words, self.start = words, commands.address
 
+    def will_change(self) -> None:
+        """The arguments are about to be changed."""
+        self._taken[0].memory.platform.will_write(self.image.address, self.image.nbytes)
+
     def __del__(self) -> None:
         for block in getattr(self, "_taken", ()):
             self._blocks.give_back(id(block))
@@ -200,6 +204,8 @@ class HardwareCallList:
         )
 
     def _bring_up_to_date(self, copy: _Copy) -> None:
+        if copy.changed:
+            copy.will_change()
         for key in copy.changed:
             is_variable, call, number = key
             for place in self._places[key]:
@@ -218,6 +224,7 @@ class HardwareCallList:
 
     def _made(self) -> _Copy:
         copy = _Copy(self._device, 4 * self._argument_words)
+        copy.will_change()
         at, launches = copy.image.address, list[Prepared]()
         for call, phase in self._flat:
             block = view(at, phase.kernarg_bytes)

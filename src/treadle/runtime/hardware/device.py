@@ -239,6 +239,7 @@ class HardwareDevice(ABC):
         place = self._argument_room.take(size, self.timeout)
         block = self._argument_bytes[place : place + size]
         at = self._arguments.address + place
+        self._platform.will_write(at, size)
         return self.prepare([(phase, block, at, args, variables)])
 
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> HardwareCallList:

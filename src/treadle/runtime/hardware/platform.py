@@ -9,7 +9,7 @@
 LinuxPlatform is the machine itself. An emulated machine is another one (`emulate/machine`): it
 has files of its own, sees stores to doorbells, and goes on with its work whenever a runtime asks
 something of it. So a runtime never waits but by `pause` or a call that waits, and never looks at
-a clock but by `now`.
+a clock but by `now`, and says what it is about to read and write of memory that devices share.
 """
 
 from __future__ import annotations
@@ -69,6 +69,14 @@ class Platform(Protocol):
     def store64(self, address: int, value: int) -> None: ...
     def barrier(self) -> None:
         """What was stored before is visible to devices before what is stored later."""
+        ...
+
+    def will_read(self, address: int, nbytes: int) -> None:
+        """The program is about to read memory that a device has written."""
+        ...
+
+    def will_write(self, address: int, nbytes: int) -> None:
+        """The program is about to write memory that a device reads."""
         ...
 
     # -- time
@@ -150,6 +158,12 @@ class LinuxPlatform:
         # combining ones included; on ARM, taking and leaving one orders what is around both.
         with self._fence:
             pass
+
+    def will_read(self, address: int, nbytes: int) -> None:
+        pass
+
+    def will_write(self, address: int, nbytes: int) -> None:
+        pass
 
     def now(self) -> int:
         return time.monotonic_ns()

@@ -45,6 +45,7 @@ class Staging:
         for start in range(0, data.nbytes, _PIECE):
             piece = data[start : start + _PIECE]
             number, block = self._free(device)
+            block.memory.platform.will_write(block.address, piece.nbytes)
             view(block.address, piece.nbytes)[:] = piece
             moment = device.start_copy(address + start, block.address, piece.nbytes)
             self._pieces[number] = block, moment
@@ -79,4 +80,5 @@ class Staging:
         assert moment is not None
         device.wait(moment)
         size = min(_PIECE, into.nbytes - start)
+        block.memory.platform.will_read(block.address, size)
         into[start : start + size] = view(block.address, size)

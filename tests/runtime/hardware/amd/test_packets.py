@@ -103,23 +103,40 @@ def test_a_time_is_the_gpus_clock(gpu, pm4):
     assert (given["dst_lo"], given["dst_hi"]) == (LOW, HIGH)
 
 
+_CACHES = {
+    "gfx9": {
+        "vectors": ["tcl1_action_ena"], "L2": ["tc_action_ena"],
+        "scalars": ["sh_kcache_action_ena"], "instructions": ["sh_icache_action_ena"],
+    },
+    "gfx10-12": {
+        "vectors": ["glv_inv", "gl1_inv"], "L2": ["gl2_inv"], "scalars": ["glk_inv"],
+        "instructions": ["gli_inv"],
+    },
+}  # fmt: skip
+
+
+def invalidated(gpu, words):
+    """The caches that an ACQUIRE_MEM invalidates, by AMD's names of its bits."""
+    start, word = ("cp_coher_cntl", words[1]) if gpu.family == "gfx9" else ("gcr_cntl", words[7])
+    return {
+        cache
+        for cache, names in _CACHES[gpu.family].items()
+        if all(tables.field(gpu.family, f"acquire_mem_{start}_{name}", word) for name in names)
+    }
+
+
 def test_an_acquire_covers_all_memory_and_all_caches_that_kernels_read(gpu, pm4):
     given = decoded(gpu, words := pm4.acquire(), "acquire_mem")
     assert (given["coher_size_lo"], given["coher_base_lo"]) == (0xFFFFFFFF, 0)
-    if gpu.family == "gfx9":
-        names = ("tcl1_action_ena", "tc_action_ena", "sh_kcache_action_ena", "sh_icache_action_ena")
-        names = [f"acquire_mem_cp_coher_cntl_{name}" for name in names]
-        word = words[1]
-    else:
-        names = ("glv_inv", "gl1_inv", "gl2_inv", "glk_inv", "gli_inv")
-        names = [f"acquire_mem_gcr_cntl_{name}" for name in names]
-        word = words[7]
-    assert all(tables.field(gpu.family, name, word) for name in names)
+    assert invalidated(gpu, words) == {"scalars", "vectors", "L2", "instructions"}
 
 
-def test_a_barrier_waits_for_kernels(gpu, pm4):
-    given = decoded(gpu, pm4.barrier(), "event_write")
+def test_a_barrier_waits_for_kernels_and_invalidates_what_they_read(gpu, pm4):
+    words = pm4.barrier()
+    given = decoded(gpu, words[:2], "event_write")
     assert (given["event_type"], given["event_index"]) == (7, 4)
+    assert decoded(gpu, words[2:], "acquire_mem")["coher_size_lo"] == 0xFFFFFFFF
+    assert invalidated(gpu, words[2:]) >= {"scalars", "vectors"}
 
 
 def test_an_indirect_buffer_is_valid_and_counted_in_words(gpu, pm4):

@@ -29,6 +29,9 @@ _GCR_ACQUIRE = (
 )  # GLI_INV GLM_WB GLM_INV GLK_INV GLV_INV GL1_INV GL2_INV GL2_WB
 _COHER_ACQUIRE = 1 << 18 | 1 << 22 | 1 << 23 | 1 << 27 | 1 << 29
 # TC_WB TCL1 TC SH_KCACHE SH_ICACHE
+# What kernels of one GPU need behind each other, who share the L2: scalars and vectors.
+_GCR_NEXT = 1 << 7 | 1 << 8 | 1 << 9  # GLK_INV GLV_INV GL1_INV
+_COHER_NEXT = 1 << 22 | 1 << 27  # TCL1 SH_KCACHE
 _GCR_RELEASE = (
     1 << 12 | 1 << 13 | 1 << 14 | 1 << 15 | 1 << 20 | 1 << 21 | 1 << 22 | 3 << 25
 )  # GLM_WB GLM_INV GLV_INV GL1_INV GL2_INV GL2_WB, one after the other, past the cache
@@ -82,8 +85,9 @@ class PM4:
         return _packet(_DISPATCH_DIRECT, *workgroups, enable | start_at_zero | wave32)
 
     def barrier(self) -> list[int]:
-        """What follows starts when the kernels before have ended."""
-        return _packet(_EVENT_WRITE, _CS_PARTIAL_FLUSH)
+        """What follows starts when the kernels before have ended, and reads what they wrote."""
+        ended = _packet(_EVENT_WRITE, _CS_PARTIAL_FLUSH)
+        return ended + self._acquire(_GCR_NEXT, _COHER_NEXT)
 
     def wait(self, address: int) -> list[int]:
         """Waits until the low 32 bits there are 0."""
@@ -92,10 +96,13 @@ class PM4:
 
     def acquire(self) -> list[int]:
         """What follows reads what others have written before."""
+        return self._acquire(_GCR_ACQUIRE, _COHER_ACQUIRE)
+
+    def _acquire(self, gcr: int, coher: int) -> list[int]:
         everything = (0xFFFFFFFF, 0xFF, 0, 0, 0)
         if self._has_gcr:
-            return _packet(_ACQUIRE_MEM, 0, *everything, _GCR_ACQUIRE)
-        return _packet(_ACQUIRE_MEM, _COHER_ACQUIRE, *everything)
+            return _packet(_ACQUIRE_MEM, 0, *everything, gcr)
+        return _packet(_ACQUIRE_MEM, coher, *everything)
 
     def signal(self, address: int, value: int, event: int = 0) -> list[int]:
         """Writes 64 bits when all before has ended and can be seen; interrupts for an event."""
