@@ -1,0 +1,58 @@
+"""Mesa as a library (`.ci/judges` fetches it): its disassembler, and what its operations mean."""
+
+import ctypes
+import functools
+import struct
+
+from tests.emulate.judges import judge
+
+
+class _Options(ctypes.Structure):
+    """How words are disassembled: isa_decode_options of Mesa 25.2."""
+
+    _fields_ = (
+        ("gpu_id", ctypes.c_uint32), ("show_errors", ctypes.c_bool),
+        ("max_errors", ctypes.c_uint), ("branch_labels", ctypes.c_bool), ("stop", ctypes.c_bool),
+        *((name, ctypes.c_void_p) for name in (
+            "cbdata", "field", "field_print", "pre_instr", "post_instr", "no_match",
+        )),
+        ("entrypoint_count", ctypes.c_uint), ("entrypoints", ctypes.c_void_p),
+    )  # fmt: skip
+
+
+@functools.cache
+def _library():
+    return ctypes.CDLL(str(judge("tinymesa") / "tinymesa" / "libtinymesa.so"))
+
+
+@functools.cache
+def _libc():
+    libc = ctypes.CDLL(None)
+    libc.open_memstream.restype = ctypes.c_void_p
+    libc.open_memstream.argtypes = [ctypes.c_void_p, ctypes.c_void_p]
+    libc.fclose.argtypes = libc.free.argtypes = [ctypes.c_void_p]
+    return libc
+
+
+def disassemble(words, gpu=630):
+    """The text of each word, and behind it, after a newline, what is wrong with it, if anything is."""
+    words = list(words)
+    library, libc = _library(), _libc()
+    code = struct.pack(f"<{len(words)}Q", *words)
+    texts = []
+    options = _Options(gpu_id=gpu, show_errors=True)
+    for at in range(0, len(code), 8):
+        buffer, size = ctypes.c_void_p(), ctypes.c_size_t()
+        stream = libc.open_memstream(ctypes.byref(buffer), ctypes.byref(size))
+        word = ctypes.create_string_buffer(code[at : at + 8])
+        library.ir3_isa_disasm(word, 8, ctypes.c_void_p(stream), ctypes.byref(options))
+        libc.fclose(stream)
+        texts.append(ctypes.string_at(buffer.value, size.value).decode().strip())
+        libc.free(buffer)
+    return texts
+
+
+class _Name(ctypes.Structure):
+    """The beginning of nir_op_info."""
+
+    _fields_ = (("name", ctypes.c_char_p),)
