@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from treadle.emulate.amd.values import Values
+from treadle.emulate.simt.values import Values
 from treadle.emulate.amd.wave import Unsupported
 from treadle.emulate.simt.emit import Emitter
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
-from treadle.emulate.amd.values import bits_of
+from treadle.emulate.simt.values import bits_of
 from treadle.emulate.amd.vector import VCC, join, packed, set_flags, simple
 
 if TYPE_CHECKING:
