@@ -1,18 +1,15 @@
 """Programs of words, run on an emulated Adreno's shader processors."""
 
-import ctypes
-
 import numpy as np
 import pytest
 
-from tests.emulate.ir3.words import P0, c, immed, mov, r, word
+from tests.emulate.ir3.words import c, immed, mov, r, word
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.ir3.execute import IR3Program
 from treadle.emulate.ir3.program import Kernel
 from treadle.emulate.simt.machine import Region
 from treadle.target import host_target
 
-__all__ = ["P0"]
 END = word("end")
 NOPS = word("nop", REPEAT=5)
 
@@ -36,24 +33,25 @@ class Machine:
         memory = [Region(array.ctypes.data, array.nbytes) for array in arrays]
         program.launch(workgroups, workgroup, given, memory)
 
-    def values(self, words, result, inputs, dtype=np.uint32, wave=64, **kernel):
-        """Runs words that make a full register `result` of r1.x, r2.x, ... in each lane.
+    def values(self, pieces, inputs, wave=64, **kernel):
+        """Of each piece, which is words and a full register that they set, what is in it at last.
 
-        `inputs` are arrays of 32 bits, an element of which a lane finds in these registers.
+        `inputs` are arrays of 32 bits, an element of which a lane finds in r1.x, r2.x, ...
         """
         count = len(inputs[0])
-        out = np.zeros(count, np.uint32)
+        assert count <= 1024
+        outs = [np.zeros(count, np.uint32) for _ in pieces]
         arrays = [np.ascontiguousarray(a).view(np.uint32) for a in inputs]
         code = [word("shl.b", DST=4 * 40, FULL=1, SRC1=r(0), SRC2=immed(2)), NOPS]
         for i in range(len(arrays)):
-            code += self.address(41, 2 + 2 * i)
+            code += self.address(41, 2 * i)
             code.append(word("ldg", DST=4 * (i + 1), SRC1=4 * 41, TYPE=3, SIZE=1))
-        code.append(word("nop", SS=1, SY=1))
-        code += [*words, word("nop", REPEAT=5, SS=1, SY=1), *self.address(41, 0)]
-        code += [word("stg", SRC1=4 * 41, SRC3=result, TYPE=3, SIZE=1), END]
-        assert count <= 1024
-        self.run(code, [out, *arrays], workgroup=(count, 1, 1), wave=wave, **kernel)
-        return out.view(dtype)
+        for i, (words, result) in enumerate(pieces):
+            code += [word("nop", SS=1, SY=1), *words, word("nop", REPEAT=5, SS=1, SY=1)]
+            code += self.address(41, 2 * (len(arrays) + i))
+            code.append(word("stg", SRC1=4 * 41, SRC3=result, TYPE=3, SIZE=1))
+        self.run([*code, END], [*arrays, *outs], workgroup=(count, 1, 1), wave=wave, **kernel)
+        return outs
 
     def address(self, register, constant):
         """Words that make r41.x and r41.y the address of a lane's element of an array."""
@@ -75,7 +73,3 @@ class Machine:
 def machine():
     return Machine(LLVMCompiler(host_target()).compile)
 
-
-def bits(value):
-    """The bits of a float32."""
-    return ctypes.c_uint32.from_buffer(ctypes.c_float(value)).value

@@ -4,6 +4,8 @@ import ctypes
 import functools
 import struct
 
+import numpy as np
+
 from tests.emulate.judges import judge
 
 
@@ -52,7 +54,36 @@ def disassemble(words, gpu=630):
     return texts
 
 
-class _Name(ctypes.Structure):
-    """The beginning of nir_op_info."""
+_STRIDE = 56  # bytes of nir_op_info, which begins with the operation's name
+_AT_ONCE = 16  # components of a value
 
-    _fields_ = (("name", ctypes.c_char_p),)
+
+@functools.cache
+def _numbers():
+    """The number of each operation by its name."""
+    first = ctypes.addressof(ctypes.c_char.in_dll(_library(), "nir_op_infos"))
+    found = {}
+    for number in range(489):
+        place = ctypes.c_void_p.from_address(first + number * _STRIDE).value
+        found[ctypes.string_at(place).decode()] = number
+    return found
+
+
+def evaluate(name, bits, *inputs):
+    """What Mesa folds the operation of constants to: `bits` is the size of what has no own size.
+
+    Inputs and results are arrays of the bits of the values, as uint64.
+    """
+    library, number = _library(), _numbers()[name]
+    count = len(inputs[0])
+    result = np.zeros(count, np.uint64)
+    padded = [np.resize(np.asarray(a, np.uint64), -(-count // _AT_ONCE) * _AT_ONCE) for a in inputs]
+    for at in range(0, count, _AT_ONCE):
+        parts = [np.ascontiguousarray(a[at : at + _AT_ONCE]) for a in padded]
+        sources = (ctypes.c_void_p * len(parts))(*(part.ctypes.data for part in parts))
+        made = np.zeros(_AT_ONCE, np.uint64)
+        library.nir_eval_const_opcode(
+            number, ctypes.c_void_p(made.ctypes.data), _AT_ONCE, bits, sources, 0
+        )
+        result[at : at + _AT_ONCE] = made[: count - at]
+    return result

@@ -46,7 +46,8 @@ def _unary(intrinsic: str) -> Callable[[Wave, str], str]:
 def _sign(w: Wave, kind: str) -> str:
     x, a = w.x, w.source(0, kind)
     zero = x.const(kind, 0.0)
-    below = x.select(kind, x.compare(kind, "olt", a, zero), x.const(kind, -1.0), zero)
+    own = x.select(kind, x.compare(kind, "uno", a, a), zero, a)  # a zero keeps its sign
+    below = x.select(kind, x.compare(kind, "olt", a, zero), x.const(kind, -1.0), own)
     return x.select(kind, x.compare(kind, "ogt", a, zero), x.const(kind, 1.0), below)
 
 
@@ -222,11 +223,11 @@ def _mad(bits: int) -> Callable[[Wave, str], str]:
 
 
 def _mad_mixed(w: Wave, kind: str) -> str:
-    """The high half of the first times the low one of the second, moved up, plus the third."""
+    """The low half of the first times the high one of the second, moved up, plus the third."""
     a, b, c = _three(w, kind, "none")
     x, sixteen = w.x, w.x.const(kind, 16)
-    high = x.op(kind, "lshr", a, sixteen)
-    product = x.op(kind, "mul", high, _narrow(w, kind, b, 16))
+    high = x.op(kind, "lshr", b, sixteen)
+    product = x.op(kind, "mul", _narrow(w, kind, a, 16), high)
     return x.op(kind, "add", x.op(kind, "shl", product, sixteen), c)
 
 
