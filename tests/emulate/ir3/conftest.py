@@ -2,8 +2,8 @@
 
 import numpy as np
 import pytest
-
 from tests.emulate.ir3.words import c, immed, mov, r, word
+
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.ir3.execute import IR3Program
 from treadle.emulate.ir3.program import Kernel
@@ -72,4 +72,3 @@ class Machine:
 @pytest.fixture(scope="session")
 def machine():
     return Machine(LLVMCompiler(host_target()).compile)
-

@@ -29,7 +29,7 @@ TOKEN = re.compile(
 
 
 def tokens(text):
-    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.S).strip()
+    text = re.sub(r"/\*.*?\*/", " ", text, flags=re.DOTALL).strip()
     found, at = [], 0
     while at < len(text):
         match = TOKEN.match(text, at)

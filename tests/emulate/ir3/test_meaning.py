@@ -2,10 +2,9 @@
 
 import numpy as np
 import pytest
-
 from tests.emulate.ir3.conftest import NOPS
 from tests.emulate.ir3.tinymesa import evaluate
-from tests.emulate.ir3.words import mov, r, word
+from tests.emulate.ir3.words import mov, word
 
 COUNT = 512
 R1, R2, R3, R5 = 4, 8, 12, 20
@@ -70,9 +69,11 @@ def _integers(seed):
     numbers = np.random.default_rng(seed).integers(0, 1 << 32, COUNT, dtype=np.uint32)
     small = np.random.default_rng(seed + 9).integers(0, 300, COUNT // 4, dtype=np.uint32)
     numbers[: COUNT // 4] = small
-    numbers[-len(_EDGES) ** 2 :] = np.array(_EDGES, np.uint32).repeat(len(_EDGES)) if (
-        seed == 1
-    ) else np.tile(np.array(_EDGES, np.uint32), len(_EDGES))
+    numbers[-(len(_EDGES) ** 2) :] = (
+        np.array(_EDGES, np.uint32).repeat(len(_EDGES))
+        if (seed == 1)
+        else np.tile(np.array(_EDGES, np.uint32), len(_EDGES))
+    )
     return numbers
 
 
@@ -103,7 +104,9 @@ HALVES = [*_half(H1, R1), *_half(H2, R2), *_half(H3, R3)]
 
 def _two(name, fields, sources, is_half=False, **more):
     """Words of a form of cat2 with one or two sources, and the full register of the result."""
-    given = {"SRC1": H1 if is_half else R1} | ({"SRC2": H2 if is_half else R2} if sources == 2 else {})
+    given = {"SRC1": H1 if is_half else R1} | (
+        {"SRC2": H2 if is_half else R2} if sources == 2 else {}
+    )
     if is_half:
         fields = {
             key: H1 | value & ~0xFF if key == "SRC1" else value for key, value in fields.items()
@@ -119,7 +122,9 @@ def _folded(nir, bits, *inputs):
         return evaluate(nir, bits, *inputs)
     sign = nir[0]
     a, b = (x.astype(f"u{bits // 8}").view(f"{sign}{bits // 8}").astype(np.int64) for x in inputs)
-    least, most = (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "i" else (0, (1 << bits) - 1)
+    least, most = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "i" else (0, (1 << bits) - 1)
+    )
     return np.clip(a + b if "add" in nir else a - b, least, most).view(np.uint64)
 
 
@@ -191,9 +196,7 @@ def test_products_of_32_bits(machine):
 
 def test_shifts_with_a_mask(machine):
     value, amount, other = inputs = [_integers(seed) for seed in (1, 2, 3)]
-    pieces = [
-        ([word(name, DST=R5, FULL=1, SRC1=R2, SRC2=R1, SRC3=R3)], R5) for name in SHIFTS
-    ]
+    pieces = [([word(name, DST=R5, FULL=1, SRC1=R2, SRC2=R1, SRC3=R3)], R5) for name in SHIFTS]
     for name, found in zip(SHIFTS, machine.values(pieces, inputs), strict=True):
         expected = evaluate(f"{name}_ir3", 32, value, amount, other)
         _check(name, found, expected)

@@ -5,7 +5,6 @@ import functools
 import struct
 
 import numpy as np
-
 from tests.emulate.judges import judge
 
 

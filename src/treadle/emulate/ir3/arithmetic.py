@@ -149,9 +149,7 @@ _define("mull.u", "u", _product(16))
 
 
 def _bitwise(opcode: str) -> Callable[[Wave, str], str]:
-    return lambda w, kind: w.x.op(
-        kind, opcode, w.source(0, kind, "not"), w.source(1, kind, "not")
-    )
+    return lambda w, kind: w.x.op(kind, opcode, w.source(0, kind, "not"), w.source(1, kind, "not"))
 
 
 def _shift(opcode: str) -> Callable[[Wave, str], str]:

@@ -1,7 +1,7 @@
 """Runs programs of machine code on the core.
 
-    program = IR3Program(kernel, compile_ir)
-    program.launch(workgroups, workgroup, constants, memory)
+program = IR3Program(kernel, compile_ir)
+program.launch(workgroups, workgroup, constants, memory)
 """
 
 from __future__ import annotations

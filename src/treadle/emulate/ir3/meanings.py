@@ -1,7 +1,7 @@
 """Meanings of instructions by their names.
 
-    @MEANINGS.of("add.f")
-    def _add(w: Wave) -> None: ...
+@MEANINGS.of("add.f")
+def _add(w: Wave) -> None: ...
 """
 
 from __future__ import annotations

@@ -151,7 +151,9 @@ def _atomic(w: Wave) -> None:
 @MEANINGS.of("getfiberid")
 def _lane(w: Wave) -> None:
     """The lane's number in the wave."""
-    value = w.x.resize("u64", "u32", w.e.op(f"add {w.e.lanes('i64')} {w.e.machine.iota}, zeroinitializer"))
+    value = w.x.resize(
+        "u64", "u32", w.e.op(f"add {w.e.lanes('i64')} {w.e.machine.iota}, zeroinitializer")
+    )
     w.set_component(w.item.register("DST").number, w.item.type_is_half, value)
 
 

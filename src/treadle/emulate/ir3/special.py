@@ -36,7 +36,8 @@ _FUNCTIONS = {
     "sqrt": _root,
     "rsq": lambda w, v: _reciprocal(w, _root(w, v)),
     **{
-        name: lambda w, v, name=name: _library(w, name, v) for name in ("log2", "exp2", "sin", "cos")
+        name: lambda w, v, name=name: _library(w, name, v)
+        for name in ("log2", "exp2", "sin", "cos")
     },
 }
 _SAME = {"hrsq": "rsq", "hlog2": "log2", "hexp2": "exp2"}
