@@ -13,7 +13,7 @@ import json
 import re
 import sys
 from pathlib import Path
-from xml.etree import ElementTree
+from xml.etree import ElementTree as ET
 
 import treadle.emulate
 
@@ -98,7 +98,7 @@ class Spec:
     def __init__(self, folder):
         self.expressions, self.enums, self.bitsets = {}, {}, []
         for path in sorted(Path(folder).glob("ir3*.xml")):
-            for xml in ElementTree.parse(path).getroot():
+            for xml in ET.parse(path).getroot():
                 if xml.tag == "expr":
                     self.expressions[xml.attrib["name"]] = tree(xml.text)
                 elif xml.tag == "enum":

@@ -16,9 +16,8 @@ class Line(NamedTuple):
 def lines(least=600, most=699):
     """Those of the generations from `least` to `most`."""
     path = judge("mesa") / "src" / "freedreno" / "ir3" / "tests" / "disasm.c"
-    text = re.sub(
-        r"/\*.*?\*/|//[^\n]*|#if 0.*?#(?:else|endif)", "", path.read_text(), flags=re.DOTALL
-    )
+    unused = re.compile(r"/\*.*?\*/|//[^\n]*|#if 0.*?#(?:else|endif)", re.DOTALL)
+    text = unused.sub("", path.read_text(encoding="utf-8"))
     found = []
     for macro, word, shown, more in re.findall(
         r'INSTR_(\dXX(?:_RAW)?)\(([0-9a-fx_]+), "([^"]*)"([^\n]*)\)', text

@@ -104,9 +104,8 @@ HALVES = [*_half(H1, R1), *_half(H2, R2), *_half(H3, R3)]
 
 def _two(name, fields, sources, is_half=False, **more):
     """Words of a form of cat2 with one or two sources, and the full register of the result."""
-    given = {"SRC1": H1 if is_half else R1} | (
-        {"SRC2": H2 if is_half else R2} if sources == 2 else {}
-    )
+    registers = (H1, H2) if is_half else (R1, R2)
+    given = dict(zip(("SRC1", "SRC2"), registers[:sources], strict=False))
     if is_half:
         fields = {
             key: H1 | value & ~0xFF if key == "SRC1" else value for key, value in fields.items()
@@ -122,10 +121,8 @@ def _folded(nir, bits, *inputs):
         return evaluate(nir, bits, *inputs)
     sign = nir[0]
     a, b = (x.astype(f"u{bits // 8}").view(f"{sign}{bits // 8}").astype(np.int64) for x in inputs)
-    least, most = (
-        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if sign == "i" else (0, (1 << bits) - 1)
-    )
-    return np.clip(a + b if "add" in nir else a - b, least, most).view(np.uint64)
+    info = np.iinfo(f"{'' if sign == 'i' else 'u'}int{bits}")
+    return np.clip(a + b if "add" in nir else a - b, info.min, info.max).view(np.uint64)
 
 
 def _check(name, found, expected, bits=32):

@@ -36,7 +36,7 @@ def _libc():
 
 
 def disassemble(words, gpu=630):
-    """The text of each word, and behind it, after a newline, what is wrong with it, if anything is."""
+    """The text of each word, and behind it, if something is wrong with it, what that is."""
     words = list(words)
     library, libc = _library(), _libc()
     code = struct.pack(f"<{len(words)}Q", *words)

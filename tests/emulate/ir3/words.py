@@ -11,9 +11,8 @@ from treadle.emulate.ir3.table import INSTRUCTION, table
 __all__ = ["A0", "P0", "TYPES", "c", "h", "immed", "mov", "move", "r", "word"]
 
 A0, P0 = 61 * 4, 62 * 4
-TYPES = {
-    name: i for i, name in enumerate(("f16", "f32", "u16", "u32", "s16", "s32", "u8", "u8_32"))
-}
+_NAMES = ("f16", "f32", "u16", "u32", "s16", "s32", "u8", "u8_32")
+TYPES = {name: i for i, name in enumerate(_NAMES)}
 
 
 def word(name, **fields):

@@ -151,9 +151,8 @@ def _atomic(w: Wave) -> None:
 @MEANINGS.of("getfiberid")
 def _lane(w: Wave) -> None:
     """The lane's number in the wave."""
-    value = w.x.resize(
-        "u64", "u32", w.e.op(f"add {w.e.lanes('i64')} {w.e.machine.iota}, zeroinitializer")
-    )
+    kind = "u16" if w.item.type_is_half else "u32"
+    value = w.e.machine.constants(f"i{kind[1:]}", range(w.e.machine.width))
     w.set_component(w.item.register("DST").number, w.item.type_is_half, value)
 
 

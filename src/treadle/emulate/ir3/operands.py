@@ -9,6 +9,7 @@ Registers are counted by components: r1.x is 4. Full registers have 32 bits in e
 
 from __future__ import annotations
 
+import math
 import struct
 from dataclasses import dataclass
 from enum import Enum
@@ -27,8 +28,10 @@ __all__ = [
 SHARED, A0, A1, PREDICATES, UNUSED = 48 * 4, 61 * 4, 61 * 4 + 1, 62 * 4, 63 * 4
 ADDRESSES = (A0, A1)
 # Constants that operands name by a number, as float32.
-_TABLE = (0.0, 0.5, 1.0, 2.0, 2.718281828459045, 3.141592653589793, 0.3183098861837907,
-          0.6931471805599453, 1.4426950408889634, 0.30102999566398114, 3.321928094887362, 4.0)  # fmt: skip
+_TABLE = (
+    0.0, 0.5, 1.0, 2.0, math.e, math.pi, 1 / math.pi, math.log(2), 1 / math.log(2), math.log10(2),
+    math.log2(10), 4.0,
+)  # fmt: skip
 _HALF_TYPES = (0, 2, 4, 6)  # f16, u16, s16, u8: of cat5 and cat6
 TYPES = ("f16", "f32", "u16", "u32", "i16", "i32", "u8", "u8_32")
 

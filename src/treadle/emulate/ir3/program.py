@@ -56,7 +56,7 @@ class Kernel:
 
 @dataclass
 class _Code:
-    """Words that are reached, what is wrong with those that are no instruction, and basic blocks."""
+    """Words that are reached, what is wrong with some, and where basic blocks begin."""
 
     items: dict[int, Instruction] = field(default_factory=dict)
     broken: dict[int, str] = field(default_factory=dict)

@@ -35,10 +35,7 @@ _FUNCTIONS = {
     "rcp": _reciprocal,
     "sqrt": _root,
     "rsq": lambda w, v: _reciprocal(w, _root(w, v)),
-    **{
-        name: lambda w, v, name=name: _library(w, name, v)
-        for name in ("log2", "exp2", "sin", "cos")
-    },
+    **{f: lambda w, v, name=f: _library(w, name, v) for f in ("log2", "exp2", "sin", "cos")},
 }
 _SAME = {"hrsq": "rsq", "hlog2": "log2", "hexp2": "exp2"}
 

@@ -97,13 +97,13 @@ def _case(row: list) -> Case:
 @cache
 def table() -> Table:
     """The table of the package."""
-    data = resources.files(__package__).joinpath("encodings.json.gz").read_bytes()
+    data = resources.files("treadle.emulate.ir3").joinpath("encodings.json.gz").read_bytes()
     read = json.loads(gzip.decompress(data))
     forms = {
         kind: tuple(
             Form(
-                row["name"], *row["gpus"], row["ones"], row["either"], row["mask"],
-                tuple(map(_case, row["cases"])),
+                row["name"], row["gpus"][0], row["gpus"][1], row["ones"], row["either"],
+                row["mask"], tuple(map(_case, row["cases"])),
             )
             for row in rows
         )
