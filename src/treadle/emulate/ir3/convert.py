@@ -24,7 +24,8 @@ _WHOLE = {_ZERO: "trunc", _EVEN: "roundeven", _UP: "ceil", _DOWN: "floor"}
 
 @MEANINGS.of("mov-immed", "mov-const", "mov-gpr", "mov-relgpr", "mov-relconst")
 def _move(w: Wave) -> None:
-    _set(w, w.item.destination, w.bits(w.item.sources[0]))
+    of_float = is_float(_TYPES[w.item.number("SRC_TYPE")])
+    _set(w, w.item.destination, w.bits(w.item.sources[0], of_float))
 
 
 @MEANINGS.of("swz", "gat", "sct")

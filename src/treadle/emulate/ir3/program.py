@@ -40,7 +40,8 @@ class Kernel:
     `workgroup_register` is the first of three registers that hold the workgroup's numbers,
     `local_register` that of those which hold the work item's, by components; None is none.
     `constants` is how many 32-bit constants are loaded, `registers` how many components of full
-    registers a work item has.
+    registers a work item has. With `has_demotion` a half constant is a whole one that is made
+    smaller, else a half of one. `lacks` are instructions that the chip does not have.
     """
 
     words: tuple[int, ...]
@@ -51,6 +52,8 @@ class Kernel:
     private_bytes: int = 0
     constants: int = 0
     registers: int = 192
+    has_demotion: bool = True
+    lacks: frozenset[str] = frozenset()
     gpu: int = GPU
 
 
@@ -136,7 +139,7 @@ class _Translator:
         machine = front_end(kernel.wave).machine
         e = self._e = Emitter(machine)
         registers = Registers(e, places(kernel.wave))
-        self._w = Wave(e, registers, kernel.constants, kernel.registers)
+        self._w = Wave(e, registers, kernel.constants, kernel.registers, kernel.has_demotion)
         self._flow = LaneCounters(e, len(self._blocks) + 1, takes_turns=False)
         self._flow.write_dispatcher()
         self._enter(0)
@@ -218,6 +221,8 @@ class _Translator:
         if item.name in _PREDICATION:
             w.predicate(item.name)
             return
+        if item.name in self._kernel.lacks:
+            raise Unsupported(f"this chip has no {item.name}")
         meaning = MEANINGS.find(item.name)
         if meaning is None:
             raise Unsupported(f"{item.name} has no meaning here")

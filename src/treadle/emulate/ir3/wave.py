@@ -34,14 +34,21 @@ class Wave:
     """What meanings write with.
 
     `constants` is how many 32-bit constants a kernel has loaded, `count` how many components of
-    full registers it has.
+    full registers it has. `has_demotion` is about half constants: see Kernel.
     """
 
     item: Instruction
 
-    def __init__(self, e: Emitter, registers: Registers, constants: int, count: int) -> None:
+    def __init__(
+        self,
+        e: Emitter,
+        registers: Registers,
+        constants: int,
+        count: int,
+        has_demotion: bool,
+    ) -> None:
         self.e, self.registers, self._constants = e, registers, constants
-        self._count = count
+        self._count, self._has_demotion = count, has_demotion
         self.x = Values(e, is_scalar=False)
         self.step = 0
         self.lanes = ""  # those that act, where they are not all of the basic block
@@ -196,7 +203,7 @@ class Wave:
     def bits(self, of: Operand, of_float: bool = False) -> str:
         """An operand's bits before its signs: u16 of a half one, else u32.
 
-        A half constant has 32 bits: those of a float where `of_float`, else the low ones count.
+        A half constant is made of 32 bits: those of a float where `of_float`, else the low ones.
         """
         x, number = self.x, of.number + (self.step if of.steps else 0)
         if of.kind is Kind.GPR:
@@ -206,6 +213,8 @@ class Wave:
             return x.const(f"u{bits}", of.number & (1 << bits) - 1)
         if of.kind is Kind.RELATIVE_GPR:
             return self._gather(self._register_places(number, of.is_half))
+        if of.is_half and not self._has_demotion:
+            return self._packed_constant(of, number)
         if of.kind is Kind.CONSTANT:
             value = self.constant(number)
         else:
@@ -217,6 +226,16 @@ class Wave:
         if of_float:
             narrow = x.convert("fptrunc", "f32", "f16", x.cast("u32", "f32", value))
             return x.cast("f16", "u16", narrow)
+        return x.resize("u32", "u16", value)
+
+    def _packed_constant(self, of: Operand, number: int) -> str:
+        """Two half constants are in a whole one."""
+        x = self.x
+        if of.kind is not Kind.CONSTANT:
+            raise Unsupported("packed half constants that a0.x names")
+        value = self.constant(number // 2)
+        if number % 2:
+            value = x.op("u32", "lshr", value, x.const("u32", 16))
         return x.resize("u32", "u16", value)
 
     def source(self, index: int, kind: str, signs: str = "") -> str:
