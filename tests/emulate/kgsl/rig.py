@@ -101,7 +101,7 @@ class Rig:
         self.ioctl(COMMAND, block)
         return struct.unpack_from("<I", block, 60)[0]
 
-    def wait(self, context, timestamp, timeout=1000):
+    def wait(self, context, timestamp, timeout=100_000):
         self.ioctl(WAIT, bytearray(struct.pack("<III", context, timestamp, timeout)))
 
     def run(self, *words):
