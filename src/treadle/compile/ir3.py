@@ -10,12 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.compile.ir3_code import FIRST_SHARED, Kernel, Register
+from treadle.compile.ir3_conditions import join_conditions
 from treadle.compile.ir3_encode import encode_kernel
 from treadle.compile.ir3_hazards import insert_waits
+from treadle.compile.ir3_loops import hoist
 from treadle.compile.ir3_object import Entry, pack
 from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
-from treadle.compile.ir3_registers import allocate
+from treadle.compile.ir3_registers import allocate, fits
+from treadle.compile.ir3_schedule import schedule
 from treadle.compile.ir3_text import parse
+from treadle.compile.ir3_vectors import join_accesses
 from treadle.compile.report import save_rejected
 from treadle.errors import InternalError
 from treadle.target import AdrenoChip, adreno_chip
@@ -27,6 +31,7 @@ __all__ = ["IR3Compiler", "machine_code"]
 
 VERSION = "1"
 MOST_REGISTERS = 48  # vec4 of one work item
+AIM = 20  # vec4 that leave room for several waves, which hide what is waited for
 SINGLE_WAVE = 64
 
 
@@ -59,20 +64,36 @@ class IR3Compiler:
             return pack([machine_code(kernel, chip) for kernel in parse(source)])
         except InternalError as error:
             path = save_rejected(source, ".ir3")
-            raise InternalError(f"generated ir3 text was rejected (saved as {path}): {error}") from error
+            raise InternalError(
+                f"generated ir3 text was rejected (saved as {path}): {error}"
+            ) from error
 
 
 def machine_code(kernel: Kernel, chip: AdrenoChip) -> Entry:
     """The code of one kernel, and its figures."""
-    # Copies first: what was only copied is dead then, and constants reach the operands.
+    # Before copies are gone: tests of one value are the same instruction.
+    join_conditions(kernel)
+    # What was only copied is dead then, and constants reach the operands.
     propagate_copies(kernel)
     remove_dead(kernel)
+    hoist(kernel)
+    join_accesses(kernel)
     # Before registers are given, since it needs some.
     place_operands(kernel)
-    allocate(kernel, _registers(kernel, chip))
+    _allocate(kernel, _registers(kernel, chip))
     # Last, when it is known which registers are one.
     insert_waits(kernel)
     return _entry(kernel, chip)
+
+
+def _allocate(kernel: Kernel, registers: int) -> None:
+    """Registers for instructions in the quickest order; in the given one where that is too wide."""
+    given = [list(block.code) for block in kernel.blocks]
+    schedule(kernel, min(registers, AIM))
+    if not fits(kernel, registers):
+        for block, code in zip(kernel.blocks, given, strict=True):
+            block.code = code
+    allocate(kernel, registers)
 
 
 def _registers(kernel: Kernel, chip: AdrenoChip) -> int:

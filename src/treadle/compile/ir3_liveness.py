@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from treadle.compile.ir3_code import Block, Kernel, Operand, Register, Value
 
-__all__ = ["Lane", "gaps", "lives"]
+__all__ = ["Lane", "entering_and_leaving", "gaps", "lives"]
 
 Lane = tuple[int, int]
 
@@ -27,7 +27,7 @@ def gaps(kernel: Kernel) -> list[int]:
 
 def lives(kernel: Kernel) -> dict[Lane, int]:
     """The gaps in which each lane is live; a result that nobody reads is, in one."""
-    leaving = _leaving(kernel)
+    _, leaving = entering_and_leaving(kernel)
     found: dict[Lane, int] = {}
     for block, start, out in zip(kernel.blocks, gaps(kernel), leaving, strict=True):
         last = start + len(block.code)
@@ -52,8 +52,8 @@ def _range(first: int, last: int) -> int:
     return ((1 << (last - first + 1)) - 1) << first
 
 
-def _leaving(kernel: Kernel) -> list[set[Lane]]:
-    """The lanes that are needed behind each block."""
+def entering_and_leaving(kernel: Kernel) -> tuple[list[set[Lane]], list[set[Lane]]]:
+    """The lanes that are needed before each block, and behind it."""
     needed, made = zip(*(_needed_and_made(block) for block in kernel.blocks), strict=True)
     entering: list[set[Lane]] = [set() for _ in kernel.blocks]
     leaving: list[set[Lane]] = [set() for _ in kernel.blocks]
@@ -65,7 +65,7 @@ def _leaving(kernel: Kernel) -> list[set[Lane]]:
             into = needed[number] | (out - made[number])
             changed |= into != entering[number]
             entering[number], leaving[number] = into, out
-    return leaving
+    return entering, leaving
 
 
 def _needed_and_made(block: Block) -> tuple[set[Lane], set[Lane]]:

@@ -3,7 +3,7 @@
     unpack(pack([entry]))  ->  [entry]
 
 Numbers are little-endian. First stand eight bytes, `IR3OBJ` and a version; a count of entries; then
-each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its constants and
+each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its literals and
 its instructions.
 """
 
@@ -82,13 +82,14 @@ def _entries(data: bytes) -> list[Entry]:
         (length,) = struct.unpack_from("<I", data, place)
         name = struct.unpack_from(f"{length}s", data, place + 4)[0].decode()
         place += 4 + length
-        *numbers, has_barrier, literals, words = _HEAD.unpack_from(data, place)
+        head = _HEAD.unpack_from(data, place)
+        literals, words = head[-2:]
         place += _HEAD.size
         held = struct.unpack_from(f"<{literals}I", data, place)
         place += 4 * literals
         code = struct.unpack_from(f"<{words}Q", data, place)
         place += 8 * words
-        entries.append(Entry(name, *numbers, bool(has_barrier), held, code))
+        entries.append(Entry(name, *head[:10], bool(head[10]), held, code))
     if place != len(data):
         raise InternalError("a broken object of Adreno's machine code: bytes behind its end")
     return entries

@@ -8,14 +8,14 @@ lowest registers that are free wherever it is live. Half registers lie in full o
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from treadle.compile.ir3_code import Instruction, Kernel, Operand, Register, Value
-from treadle.compile.ir3_liveness import Lane, gaps, lives
+from treadle.compile.ir3_liveness import gaps, lives
 from treadle.compile.ir3_spill import spill
 from treadle.errors import DeviceError
 
-__all__ = ["allocate"]
+__all__ = ["allocate", "fits"]
 
 HALF_UNITS = 2 * 4 * 24  # those of r0.x to r23.w are half registers too
 _COPIES = ("mov.u32u32", "mov.u16u16")
@@ -39,6 +39,11 @@ def allocate(kernel: Kernel, registers: int) -> None:
             )
     for block in kernel.blocks:
         block.code = [new for one in block.code if (new := allocation.placed(one)) is not None]
+
+
+def fits(kernel: Kernel, registers: int) -> bool:
+    """Whether so many vec4 of registers suffice, without spilling."""
+    return _Allocation(kernel, 4 * registers).run() is None
 
 
 @dataclass(slots=True)
@@ -134,7 +139,7 @@ class _Allocation:
 
     def placed(self, one: Instruction) -> Instruction | None:
         """The instruction with machine registers; None for a copy of a register to itself."""
-        dsts = [self._register(dst) for dst in one.dsts]
+        dsts: list[Value | Register] = [self._register(dst) for dst in one.dsts]
         srcs = [self._source(source) for source in one.srcs]
         if one.op in _COPIES and srcs == dsts:
             return None

@@ -1,9 +1,9 @@
 """A value goes to private memory where registers run out, and comes back before each reading.
 
-    add.f %3, %1, %2          ->  add.f %3, %1, %2
-                                  stp.u32 %base, %3, 0, 1
-    mul.f %4, %3, %3              ldp.u32 %9, %base, 0, 1
-                                  mul.f %4, %9, %9
+add.f %3, %1, %2          ->  add.f %3, %1, %2
+                              stp.u32 %base, %3, 0, 1
+mul.f %4, %3, %3              ldp.u32 %9, %base, 0, 1
+                              mul.f %4, %9, %9
 """
 
 from __future__ import annotations

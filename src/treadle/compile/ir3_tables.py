@@ -83,6 +83,7 @@ _WITH_THREE_SOURCES = {
 }  # fmt: skip
 _SPECIAL = {"rcp": 0, "rsq": 1, "log2": 2, "exp2": 3, "sin": 4, "cos": 5, "sqrt": 6}
 
+
 def _fixed(number: int, *bits: tuple[int, int]) -> int:
     """The bits of a category, and values at places."""
     return number << 61 | sum(value << low for low, value in bits)
@@ -117,15 +118,9 @@ def _memory_forms() -> dict[str, Form]:
     place = {"OFF": (9, 2), "SRC2_ADD_DWORD_SHIFT": (12, 2)}
     forms = {
         "ldg": Form(6, _fixed(6, (0, 1), (23, 1)), {**load, "OFF": (1, 13)}),
-        "ldg.a": Form(
-            6, _fixed(6, (0, 1), (22, 1), (23, 1)), {**load, **place, "SRC2": (1, 8)}
-        ),
-        "stg": Form(
-            6, _fixed(6, (54, 3), (23, 1)), {**store, "OFF_HI": (9, 5), "OFF_LO": (32, 8)}
-        ),
-        "stg.a": Form(
-            6, _fixed(6, (54, 3), (52, 1), (23, 1)), {**store, **place, "SRC2": (32, 8)}
-        ),
+        "ldg.a": Form(6, _fixed(6, (0, 1), (22, 1), (23, 1)), {**load, **place, "SRC2": (1, 8)}),
+        "stg": Form(6, _fixed(6, (54, 3), (23, 1)), {**store, "OFF_HI": (9, 5), "OFF_LO": (32, 8)}),
+        "stg.a": Form(6, _fixed(6, (54, 3), (52, 1), (23, 1)), {**store, **place, "SRC2": (32, 8)}),
         "ldl": Form(6, _fixed(6, (54, 1), (0, 1), (23, 1)), _LOAD),
         "ldp": Form(6, _fixed(6, (54, 2), (0, 1), (23, 1)), _LOAD),
         "stl": Form(6, _fixed(6, (54, 4), (23, 1), (40, 1)), _STORE),

@@ -33,9 +33,7 @@ __all__ = ["parse"]
 
 _VALUE = re.compile(r"%(h?)(\d+)(?:\.(\d+))?(?::(\d+))?")
 _WORD = re.compile(r"([rc])(\d+)\.([xyzw])")
-_HEAD = re.compile(
-    r"kernel (\w+) work_items=(\d+) buffers=(\d+) variables=(\d+) shared=(\d+)"
-)
+_HEAD = re.compile(r"kernel (\w+) work_items=(\d+) buffers=(\d+) variables=(\d+) shared=(\d+)")
 _WITHOUT_RESULT = ("stg", "stl", "stp", "bar", "fence")
 
 

@@ -150,11 +150,14 @@ class _IR3Function(Memory):
             some = self._compare(Op.CMPLT, dtype, self.literal(dtype, 0), size)
             self.open(f"if {some}")
         self.open("loop")
+        # In each step it stays what it is.
+        self.changing.difference_update(index if isinstance(index, tuple) else (index,))
         return [index]
 
     def _end(self, node: Node) -> None:
         (loop,) = closed_ranges(node)
         (index,), (size,) = self.names[loop], self.lanes(bound_of(loop))
+        self.known[-1].clear()  # what was computed with the index
         self.copy(index, self.sum_of(loop.dtype, index, self.literal(loop.dtype, 1)))
         self.close(f"while {self._compare(Op.CMPLT, loop.dtype, index, size)}")
         if not has_fixed_size(loop):

@@ -95,7 +95,9 @@ def _shift_left(f: Values, a: Pair, amount: str) -> Pair:
         if n >= 32:
             return "0x0", f.emit("shl.b", low, word(n - 32))
         crossing = f.emit("shr.b", low, word(32 - n))
-        return f.emit("shl.b", low, word(n)), f.emit("or.b", f.emit("shl.b", high, word(n)), crossing)
+        return f.emit("shl.b", low, word(n)), f.emit(
+            "or.b", f.emit("shl.b", high, word(n)), crossing
+        )
     # The bits that cross: by 32 - n, in two steps since no step may be by 32.
     rest = f.emit("and.b", amount, word(31))
     crossing = f.emit("shr.b", f.emit("shr.b", low, word(1)), f.emit("sub.u", word(31), rest))
@@ -135,9 +137,7 @@ def _division(f: Values, dtype: DType, a: Pair, b: Pair) -> tuple[Pair, Pair]:
     if dtype.is_unsigned:
         return _unsigned_division(f, a, b)
     sign_a, sign_b = (f.emit("ashr.b", x[1], word(31)) for x in (a, b))
-    quotient, rest = _unsigned_division(
-        f, _negated_if(f, a, sign_a), _negated_if(f, b, sign_b)
-    )
+    quotient, rest = _unsigned_division(f, _negated_if(f, a, sign_a), _negated_if(f, b, sign_b))
     sign = f.emit("xor.b", sign_a, sign_b)
     return _negated_if(f, quotient, sign), _negated_if(f, rest, sign_a)
 

@@ -11,7 +11,6 @@ closed: memory is never empty.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..dtype import DType, dtypes
@@ -45,7 +44,8 @@ class Memory(Values):
     def __init__(self) -> None:
         super().__init__()
         self.entry: list[str] = []  # what stands before all else
-        self.known: list[dict[object, str]] = [{}]  # addresses, for each open loop and condition
+        self.known: list[dict[object, str]] = [{}]  # results, for each open loop and condition
+        self.changing: set[str] = set()  # registers that get other values
         self.bases: dict[Node, str] = {}
         self.shared = 0
 
@@ -67,14 +67,21 @@ class Memory(Values):
 
     # -- addresses --------------------------------------------------------------------------------
 
-    def _once(self, key: object, make: Sequence[str]) -> str:
-        """The result of an instruction, which is printed unless it is known here already."""
+    def emit(self, op: str, *srcs: str, half: bool = False) -> str:
+        """The result of an instruction, which is not printed again where it is known."""
+        key = op, srcs, half
         for scope in self.known:
             if key in scope:
                 return scope[key]
-        name = self.emit(*make)
-        self.known[-1][key] = name
+        name = super().emit(op, *srcs, half=half)
+        if not any(source.rpartition(")")[2] in self.changing for source in srcs):
+            self.known[-1][key] = name
         return name
+
+    def copy(self, target: Lane, source: Lane) -> None:
+        super().copy(target, source)
+        if isinstance(target, str):
+            self.changing.add(target)
 
     def _base(self, memory: Node) -> str:
         """The address of a PARAM in two registers, or where a LOCAL begins."""
@@ -120,12 +127,10 @@ class Memory(Values):
         index = place.index
         if index is None:
             index, dwords = word(place.beside), 0
-        elif dwords > _MOST_DWORDS:
-            index, dwords = self._once((index, place.beside), self._sum(index, place)), 0
+        elif dwords > _MOST_DWORDS:  # neighbours share a sum, and become one access
+            near = place.beside % _WORDS if size == 4 else 0
+            index, dwords = self.emit("add.u", index, word(place.beside - near)), near
         return ".a", f"{base}; {index}, {size // 8}, {dwords}"
-
-    def _sum(self, index: str, place: _Place) -> list[str]:
-        return ["add.u", index, word(place.beside)]
 
     def _in_shared(self, memory: Node, place: _Place) -> str:
         size, start = memory.dtype.itemsize, int(self._base(memory))
@@ -134,10 +139,9 @@ class Memory(Values):
         if index is None:
             index = word(0)
         elif size > 1:
-            shift = word(size.bit_length() - 1)
-            index = self._once((index, "bytes", size), ["shl.b", index, shift])
+            index = self.emit("shl.b", index, word(size.bit_length() - 1))
         if start > _MOST_BYTES:
-            index, start = self._once((index, start), ["add.u", index, word(start)]), 0
+            index, start = self.emit("add.u", index, word(start)), 0
         return f"{index}; {start}"
 
     def _by_address(self, memory: Node, place: _Place) -> str:
