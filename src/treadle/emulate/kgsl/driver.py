@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from treadle.emulate.kgsl.commands import Context
     from treadle.emulate.kgsl.dispatch import Execute
     from treadle.emulate.machine.memory import MemoryObject
-    from treadle.emulate.machine.platform import EmulatedPlatform
+    from treadle.emulate.machine.platform import EmulatedPlatform, Placed
 
 __all__ = ["PATH", "EmulatedKGSL"]
 
@@ -117,7 +117,10 @@ class EmulatedKGSL(Driver[EmulatedGPU]):
         given["timestamp"] = context.submit(buffers)
 
     def call_device_waittimestamp_ctxtid(self, given: Given) -> None:
-        """The engines go on meanwhile: EDEADLK where a fault ends the context, else ETIMEDOUT."""
+        """The engines go on meanwhile: EDEADLK where a fault ends the context, else ETIMEDOUT.
+
+        A timeout of 0 is none.
+        """
         context, wanted = self._context(given["context_id"]), given["timestamp"]
         if wanted > context.queued:
             raise refusal(errno.EINVAL, f"timestamp {wanted} is of nothing that was submitted")
@@ -125,7 +128,7 @@ class EmulatedKGSL(Driver[EmulatedGPU]):
         while context.retired < wanted:
             if context.is_halted:
                 raise refusal(errno.EDEADLK, "a fault has ended the context")
-            if given["timeout"] != _FOREVER and self.platform.now() >= end:
+            if given["timeout"] not in (0, _FOREVER) and self.platform.now() >= end:
                 raise refusal(errno.ETIMEDOUT)
             self.platform.pause()
 
@@ -160,7 +163,7 @@ class _File:
     def ioctl(self, request: int, argument: bytearray) -> None:
         self._driver.ioctl(request, argument)
 
-    def map(self, nbytes: int, offset: int) -> MemoryObject:
+    def map(self, nbytes: int, offset: int) -> MemoryObject | Placed:
         return self._driver.objects.memory_at(nbytes, offset)
 
     def close(self) -> None:
