@@ -129,10 +129,19 @@ def test_the_programs_own_memory_becomes_an_object(machine):
         fails(errno.EINVAL, machine.ioctl, MAP, block)
 
 
-@pytest.mark.parametrize(("size", "flags"), [(0, 0), (PAGE, 1 << 28), (PAGE, 40 << 16)])
+@pytest.mark.parametrize(("size", "flags"), [(0, 0), (PAGE, 40 << 16)])
 def test_objects_that_cannot_be_are_refused(machine, size, flags):
     block = bytearray(struct.pack("<QQQQIIQ", size, flags, 0, 0, 0, 0, 0))
     fails(errno.EINVAL, machine.ioctl, ALLOC, block)
+
+
+def test_an_object_may_be_where_the_host_maps_it(machine):
+    memory = machine.memory(2 * PAGE, flags=1 << 28)
+    assert not memory.address, "it has no address before"
+    with pytest.raises(OSError, match="a fault"):
+        machine.run(packet(MEM_WRITE, 0, 1, 4))
+    machine.run(packet(MEM_WRITE, *halves(memory.host + PAGE), 4))
+    assert memory.words(1, PAGE) == [4]
 
 
 def test_memory_has_an_end():

@@ -36,9 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["QCOMDevice"]
 
 _NAP = 10_000_000  # nanoseconds, after which is looked for what others do
-_MEMORY = (
-    1 << 32
-)  # bytes of the host's that a tensor may have; the driver refuses what is not there
+_MEMORY = 1 << 32  # bytes of the host's that a tensor may have
 _TICK_NS = 52  # of 19.2 MHz: 0.16 % less than it is
 
 
