@@ -32,6 +32,7 @@ __all__ = ["place_operands", "propagate_copies", "register_sources", "remove_dea
 MOST_CONSTANTS = 4 * 256  # words of them that a dispatch may have on every chip
 _SIGN = 1 << 31
 _SMALL = 511
+_OF_HALVES = ("u16", "u8")
 _COPIES = ("mov.u32u32", "mov.u16u16")
 
 
@@ -178,7 +179,9 @@ class _Placer:
 
     def registers(self, one: Instruction) -> None:
         count = register_sources(one)
-        one.srcs = [*(self.value(s) for s in one.srcs[:count]), *one.srcs[count:]]
+        stores_half = one.op.startswith("st") and one.op.endswith(_OF_HALVES)
+        for place, source in enumerate(one.srcs[:count]):
+            one.srcs[place] = self.value(source, half=stores_half and place == 1)
 
 
 _PLACES: dict[int, Callable[[_Placer, Instruction], None]] = {

@@ -32,7 +32,7 @@ def allocate(kernel: Kernel, registers: int) -> None:
         gap = allocation.run()
         if gap is None:
             break
-        if not spill(kernel, allocation.lives, gap, kept):
+        if not spill(kernel, allocation.lives, gap, 4 * registers, kept):
             raise DeviceError(
                 f"{kernel.name} needs more than {registers} vec4 of registers for a work item; "
                 "a smaller tile (Context(NOOPT=1)) needs fewer"

@@ -20,13 +20,12 @@ MOST_PRIVATE = 4092  # bytes that an offset reaches
 _WORD = 4
 
 
-def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, kept: set[int]) -> bool:
-    """Move the value to memory that takes a register for longest and is read least.
+def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, registers: int, kept: set[int]) -> bool:
+    """Move values to memory that take a register for longest and are read least.
 
-    It is one that is live at `gap`. False if there is none, or private memory is full.
+    They are live at `gap`, and as many as are too many there. False if there is none, or private
+    memory is full.
     """
-    if kernel.private > MOST_PRIVATE:
-        return False
     uses = Counter(
         operand.number
         for one in kernel
@@ -34,20 +33,18 @@ def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, kept: set[int]) -> b
         if isinstance(operand, Value)
     )
     halves = {s.number for one in kernel for s in one.srcs if isinstance(s, Value) and s.half}
-    choices = [
-        number
-        for (number, _), bits in lives.items()
-        if bits >> gap & 1 and number not in kept and number not in kernel.widths
-        if number not in halves
-    ]
-    if not choices:
+    here = [number for (number, _), bits in lives.items() if bits >> gap & 1]
+    choices = [n for n in here if not (n in kept or n in kernel.widths or n in halves)]
+    choices.sort(key=lambda n: lives[n, 0].bit_count() / uses[n], reverse=True)
+    chosen = choices[: max(1, len(here) - registers)]
+    if not chosen or kernel.private + _WORD * len(chosen) > MOST_PRIVATE:
         return False
-    chosen = max(choices, key=lambda n: lives[n, 0].bit_count() / uses[n])
     base = _base(kernel, kept)
-    place = Literal(kernel.private)
-    kernel.private += _WORD
-    for block in kernel.blocks:
-        _rewrite(kernel, block, chosen, base, place, kept)
+    for number in chosen:
+        place = Literal(kernel.private)
+        kernel.private += _WORD
+        for block in kernel.blocks:
+            _rewrite(kernel, block, number, base, place, kept)
     return True
 
 
