@@ -43,7 +43,9 @@ def _renderer(target: Target, contract: bool) -> Renderer:
     return IR3Renderer(target, contract)
 
 
-ADRENO = Toolchain("ADRENO", "treadle's own", _compiler, _renderer, _target)
+ADRENO = Toolchain(
+    "ADRENO", "treadle's own", _compiler, _renderer, _target, spellings=("QCOM_IR3",)
+)
 
 
 # -- the device -----------------------------------------------------------------------------------
@@ -112,7 +114,6 @@ QCOM = Backend(
     (ADRENO,),
     _open,
     _describe,
-    spellings=("QCOM_IR3", "QCOM_CL"),
     nodes=("/dev/kgsl-3d0",),
     emulated_chip=_DEFAULT,
 )

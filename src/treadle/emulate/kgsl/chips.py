@@ -38,16 +38,19 @@ CHIPS = {
     one.name: one
     for one in (
         Chip("a610", _chip_id(1, 0, 0), (64,), _FIRST),
+        Chip("a612", _chip_id(1, 2, 0), (64,), _FIRST),
         Chip("a615", _chip_id(1, 5, 0), lacks=_FIRST),
         Chip("a616", _chip_id(1, 6, 0), lacks=_FIRST),
         Chip("a618", _chip_id(1, 8, 0), lacks=_FIRST),
         Chip("a619", _chip_id(1, 9, 0), lacks=_FIRST),
         Chip("a620", _chip_id(2, 0, 0), lacks=_FIRST),
+        Chip("a621", _chip_id(2, 1, 0), lacks=_THIRD),
         Chip("a630", _chip_id(3, 0, 1), lacks=_FIRST),
         Chip("a640", _chip_id(4, 0, 0), lacks=_FIRST),
         Chip("a643", _chip_id(3, 5, 0)),
         Chip("a650", _chip_id(5, 0, 2), lacks=_THIRD),
         Chip("a660", _chip_id(6, 0, 1)),
+        Chip("a663", _chip_id(6, 3, 0)),
         Chip("a680", _chip_id(8, 0, 0), lacks=_FIRST),
         Chip("a690", _chip_id(9, 0, 0)),
     )
