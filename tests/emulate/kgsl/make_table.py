@@ -18,7 +18,7 @@ import treadle.emulate
 TABLE = Path(treadle.emulate.__file__).parent / "kgsl" / "packets.json.gz"
 DOMAINS = ("CP_LOAD_STATE6", "CP_EXEC_CS", "CP_EVENT_WRITE", "CP_WAIT_REG_MEM", "CP_REG_TO_MEM",
            "CP_MEM_WRITE", "CP_SET_MARKER", "CP_MEM_TO_MEM", "CP_WAIT_MEM_GTE", "CP_MEM_TO_REG",
-           "CP_EXEC_CS_INDIRECT")  # fmt: skip
+           "CP_EXEC_CS_INDIRECT", "A6XX_TEX_CONST")  # fmt: skip
 CHIP = 6
 
 
@@ -122,7 +122,7 @@ def registers(names):
 
 def packets(names):
     found = {}
-    for xml in names.roots["adreno_pm4"].iter():
+    for xml in [*names.roots["adreno_pm4"].iter(), *names.roots["a6xx"].iter()]:
         if tag(xml) != "domain" or xml.attrib["name"] not in DOMAINS:
             continue
         rows = found[xml.attrib["name"]] = {}
@@ -140,6 +140,7 @@ def main(folder):
     table = {
         "opcodes": names.values("adreno_pm4_type3_packets"),
         "events": names.values("vgt_event_type"),
+        "formats": names.values("a6xx_format"),
         "packets": packets(names),
         "registers": {str(address): name for address, name in sorted(found.items())},
         "fields": fields,

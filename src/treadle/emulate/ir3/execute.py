@@ -14,7 +14,7 @@ from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from treadle.emulate.ir3.machine import front_end
-from treadle.emulate.ir3.program import Kernel, translate
+from treadle.emulate.ir3.program import Kernel, image_place, translate
 from treadle.emulate.kgsl.dispatch import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
 from treadle.emulate.simt.execute import EmulationFault, Program
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treadle.emulate.kgsl.dispatch import Dispatch
+    from treadle.emulate.kgsl.images import Image
     from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.simt.execute import CompileIR
     from treadle.emulate.simt.front_end import Dim
@@ -47,16 +48,29 @@ class IR3Program:
         )
 
     def launch(
-        self, workgroups: Dim, workgroup: Dim, constants: Sequence[int], memory: Sequence[Region]
+        self,
+        workgroups: Dim,
+        workgroup: Dim,
+        constants: Sequence[int],
+        memory: Sequence[Region],
+        images: Sequence[Image] = (),
     ) -> None:
         """Runs all workgroups and returns when they have finished.
 
-        `constants` are 32 bits each, from c0.x on. Raises EmulationFault for what a work item does
-        wrong, ValueError for fewer constants than the kernel has.
+        `constants` are 32 bits each, from c0.x on, `images` first those that are only read. Raises
+        EmulationFault for what a work item does wrong, ValueError for fewer constants or images
+        than the kernel has.
         """
-        if len(constants) < self.kernel.constants:
-            raise ValueError(f"{len(constants)} constants for {self.kernel.constants}")
-        params = struct.pack(f"<{len(constants)}I", *constants)
+        kernel = self.kernel
+        if len(constants) < kernel.constants:
+            raise ValueError(f"{len(constants)} constants for {kernel.constants}")
+        formats = tuple(image.format for image in images)
+        if formats != kernel.textures + kernel.images:
+            raise ValueError(f"images of {formats} for {kernel.textures + kernel.images}")
+        params = struct.pack(f"<{kernel.constants}I", *constants[: kernel.constants])
+        params = params.ljust(image_place(kernel, 0), b"\0")
+        for image in images:
+            params += struct.pack("<4Q", image.address, image.pitch, image.width, image.height)
         self._program.launch(_NAME, workgroups, workgroup, params, memory)
 
 
@@ -76,6 +90,7 @@ class Executor:
                 dispatch.workgroup,
                 dispatch.constants,
                 _regions(dispatch.space),
+                (*dispatch.textures, *dispatch.images),
             )
         except EmulationFault as fault:
             reason = _REFUSED.get(fault.kind)
@@ -98,6 +113,8 @@ def _kernel(dispatch: Dispatch) -> Kernel:
         _words(dispatch), dispatch.wave, dispatch.workgroup_register, dispatch.local_register,
         dispatch.shared_bytes, dispatch.private_bytes, len(dispatch.constants),
         4 * dispatch.registers, dispatch.has_demotion, dispatch.chip.lacks, dispatch.chip.gpu_id,
+        tuple(image.format for image in dispatch.textures),
+        tuple(image.format for image in dispatch.images),
     )  # fmt: skip
 
 

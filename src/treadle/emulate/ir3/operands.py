@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from treadle.emulate.ir3.decode import Decoded
 
 __all__ = [
-    "A0", "A1", "ADDRESSES", "PREDICATES", "SHARED", "UNUSED", "Instruction", "Kind", "Operand",
-    "Unsupported",
+    "A0", "A1", "ADDRESSES", "PREDICATES", "SHARED", "TYPES", "UNUSED", "Instruction", "Kind",
+    "Operand", "Unsupported", "component",
 ]  # fmt: skip
 
 # Components of registers: r48.x to r55.w are the same in all lanes, a0 and p0 are no numbers.

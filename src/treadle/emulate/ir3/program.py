@@ -12,21 +12,22 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 
-from treadle.emulate.ir3 import arithmetic, convert, memory, special
+from treadle.emulate.ir3 import arithmetic, convert, images, memory, special
 from treadle.emulate.ir3.decode import GPU, DecodeError, decode
 from treadle.emulate.ir3.machine import ILLEGAL, NOT_WAITED, front_end, places
 from treadle.emulate.ir3.meanings import MEANINGS
 from treadle.emulate.ir3.operands import Instruction, Unsupported
 from treadle.emulate.ir3.waits import Block, too_early
-from treadle.emulate.ir3.wave import Wave
+from treadle.emulate.ir3.wave import Bound, Wave
+from treadle.emulate.kgsl.images import Format
 from treadle.emulate.simt.emit import Emitter
 from treadle.emulate.simt.front_end import Translation
 from treadle.emulate.simt.lane_counters import LaneCounters
 from treadle.emulate.simt.registers import Registers
 
-__all__ = ["Kernel", "translate"]
+__all__ = ["Kernel", "image_place", "translate"]
 
-_MODULES = (arithmetic, convert, memory, special)  # which give instructions their meanings
+_MODULES = (arithmetic, convert, images, memory, special)  # which give instructions their meanings
 _JUMPS = ("jump",)
 _BRANCHES = ("br", "brao", "braa", "bany", "ball")
 _PREDICATION = ("predt", "predf", "prede")
@@ -41,7 +42,8 @@ class Kernel:
     `local_register` that of those which hold the work item's, by components; None is none.
     `constants` is how many 32-bit constants are loaded, `registers` how many components of full
     registers a work item has. With `has_demotion` a half constant is a whole one that is made
-    smaller, else a half of one. `lacks` are instructions that the chip does not have.
+    smaller, else a half of one. `lacks` are instructions that the chip does not have, `textures`
+    and `images` the formats of what it reads, and of what it writes as well.
     """
 
     words: tuple[int, ...]
@@ -55,6 +57,13 @@ class Kernel:
     has_demotion: bool = True
     lacks: frozenset[str] = frozenset()
     gpu: int = GPU
+    textures: tuple[Format, ...] = ()
+    images: tuple[Format, ...] = ()
+
+
+def image_place(kernel: Kernel, number: int) -> int:
+    """Where in a launch's parameters an image's address, pitch, width and height are."""
+    return (4 * kernel.constants + 7 & -8) + 32 * number
 
 
 @dataclass
@@ -140,6 +149,10 @@ class _Translator:
         e = self._e = Emitter(machine)
         registers = Registers(e, places(kernel.wave))
         self._w = Wave(e, registers, kernel.constants, kernel.registers, kernel.has_demotion)
+        formats = (*kernel.textures, *kernel.images)
+        bound = [Bound(image_place(kernel, n), one) for n, one in enumerate(formats)]
+        self._w.textures = bound[: len(kernel.textures)]
+        self._w.images = bound[len(kernel.textures) :]
         self._flow = LaneCounters(e, len(self._blocks) + 1, takes_turns=False)
         self._flow.write_dispatcher()
         self._enter(0)

@@ -27,6 +27,7 @@ from treadle.emulate.ir3.operands import (
     Instruction,
     Kind,
     Operand,
+    component,
 )
 
 if TYPE_CHECKING:
@@ -241,6 +242,9 @@ def _reads(item: Instruction) -> Iterator[_Use]:
             yield from _stepped(of, item.repeat, _LATE if is_product and i == 2 else 0)
         if item.category == 1 and item.number("DST_REL"):
             yield _Use(A0, is_half=False)
+    elif item.name == "isam":
+        first = component(item.decoded.operand("SRC1").operand("SRC"))
+        yield from (_Use(first + n, not item.number("FULL")) for n in range(2))
     elif item.category == 6:
         yield from _memory_reads(item)
 
@@ -262,6 +266,14 @@ def _sets(item: Instruction) -> Iterator[_Use]:
         of = item.destination
         if of.kind is Kind.GPR and of.number < UNUSED:
             yield from _stepped(of, item.repeat)
+    elif item.name == "isam":
+        first = component(item.decoded.operand("DST"))
+        for n in range(4):
+            if item.number("WRMASK") >> n & 1:
+                yield _Use(first + n, bool(item.number("DST_HALF")))
+    elif item.name == "ldib.b":
+        first = item.register("SRC1").number
+        yield from (_Use(first + n, item.type_is_half) for n in range(item.number("TYPE_SIZE")))
     elif item.category == 6 and item.name not in _STORES and "DST" in item.decoded.fields:
         is_atomic = item.name in ATOMICS
         count = 1 if is_atomic else max(1, item.number("SIZE"))
@@ -292,6 +304,10 @@ def _memory_operands(item: Instruction) -> Iterator[tuple[str, int, bool]]:
         yield "SRC2", 1, False
         if name.startswith("stg"):
             yield "SRC3", size, is_half
+    elif name in ("ldib.b", "stib.b"):
+        yield "SRC2", item.number("D"), False
+        if name == "stib.b":
+            yield "SRC1", item.number("TYPE_SIZE"), is_half
     elif name in ("ldl", "ldp"):
         yield "SRC", 1, False
     elif name in ("stl", "stp"):

@@ -11,7 +11,7 @@ simt.values: `f32`, `u16`, ...
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from treadle.emulate.ir3.machine import OUTSIDE
 from treadle.emulate.ir3.operands import A0, A1, PREDICATES, SHARED, Kind, Operand, Unsupported
@@ -21,13 +21,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from treadle.emulate.ir3.operands import Instruction
+    from treadle.emulate.kgsl.images import Format
     from treadle.emulate.simt.emit import Emitter
     from treadle.emulate.simt.registers import Registers
 
-__all__ = ["Wave"]
+__all__ = ["Bound", "Wave"]
 
 _SHARED_END = SHARED + 8 * 4
 _LEAST_NORMAL = {"f32": 2.0**-126}  # what is less becomes 0; halves keep their small numbers
+
+
+class Bound(NamedTuple):
+    """An image: where its address, pitch, width and height are in a launch's parameters."""
+
+    place: int
+    format: Format
 
 
 class Wave:
@@ -50,6 +58,8 @@ class Wave:
         self.e, self.registers, self._constants = e, registers, constants
         self._count, self._has_demotion = count, has_demotion
         self.x = Values(e, is_scalar=False)
+        self.textures: list[Bound] = []
+        self.images: list[Bound] = []
         self.step = 0
         self.lanes = ""  # those that act, where they are not all of the basic block
         self._known: dict[int, str] = {}
@@ -146,6 +156,13 @@ class Wave:
             at = e.op(f"getelementptr i32, ptr {base}, i64 {number}")
             self._known[number] = e.spread_scalar("i32", e.op(f"load i32, ptr {at}"))
         return self._known[number]
+
+    def parameter(self, place: int) -> str:
+        """64 bits of a launch's parameters, in all lanes."""
+        e = self.e
+        base = e.op(f"inttoptr i64 {e.launch_value('params', 64)} to ptr")
+        at = e.op(f"getelementptr i8, ptr {base}, i64 {place}")
+        return e.spread_scalar("i64", e.op(f"load i64, ptr {at}"))
 
     # -- relative addresses
 

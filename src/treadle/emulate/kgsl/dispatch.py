@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from treadle.emulate.kgsl.chips import Chip
+    from treadle.emulate.kgsl.images import Image
     from treadle.emulate.machine.memory import AddressSpace
 
 __all__ = ["Dispatch", "Execute", "KernelFault"]
@@ -25,8 +26,9 @@ class Dispatch:
     `program` is where the first of `instructions` words of 64 bits is. `constants` are of 32 bits,
     from c0.x on. `registers` counts full registers of four components. `workgroup_register` and
     `local_register` name the first of three registers by components, or are None: they get the
-    numbers of the workgroup and of the work item. `has_demotion` says that half constants are those
-    of 32 bits, and not the halves of these.
+    numbers of the workgroup and of the work item. `textures` are images that are read, `images`
+    those that are written as well. `has_demotion` says that half constants are those of 32 bits,
+    and not the halves of these.
     """
 
     chip: Chip
@@ -41,6 +43,8 @@ class Dispatch:
     shared_bytes: int
     private_bytes: int
     constants: tuple[int, ...]
+    textures: tuple[Image, ...]
+    images: tuple[Image, ...]
     has_demotion: bool
     space: AddressSpace
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.kgsl import tables
 from treadle.emulate.kgsl.dispatch import Dim, Dispatch, KernelFault
+from treadle.emulate.kgsl.images import DESCRIPTOR_WORDS, Image, image_of
 from treadle.emulate.machine.memory import Permission
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ class State:
         self._values: dict[str, int] = {}
         self._loads: list[_Load] = []
         self._loaded_program: int | None = None
+        self._descriptors: dict[str, tuple[int, int]] = {}  # an address, and how many
 
     # -- what packets set
 
@@ -59,6 +61,7 @@ class State:
         self._values[name] = value
         if name == "HLSQ_INVALIDATE_CMD" and tables.fields(name, value)["CS_STATE"]:
             self._loads.clear()
+            self._descriptors.clear()
             self._loaded_program = None
 
     def read(self, address: int) -> int:
@@ -71,11 +74,14 @@ class State:
     def load(self, words: Sequence[int]) -> None:
         """CP_LOAD_STATE6: constants, or the program."""
         given = tables.packet("CP_LOAD_STATE6", words)
-        if given["STATE_BLOCK"] != _CS_SHADER:
-            raise KernelFault(f"state of block {given['STATE_BLOCK']} is not emulated")
         address = given["EXT_SRC_ADDR"] | given["EXT_SRC_ADDR_HI"] << 32
-        kind, source, units = given["STATE_TYPE"], given["STATE_SRC"], given["NUM_UNIT"]
-        if kind == _SHADER and source == _INDIRECT:
+        block, kind = given["STATE_BLOCK"], given["STATE_TYPE"]
+        source, units = given["STATE_SRC"], given["NUM_UNIT"]
+        if (block, kind) in _DESCRIPTORS and source == _INDIRECT and not given["DST_OFF"]:
+            self._descriptors[_DESCRIPTORS[block, kind]] = address, units
+        elif block != _CS_SHADER:
+            raise KernelFault(f"state of block {block}, type {kind} is not emulated")
+        elif kind == _SHADER and source == _INDIRECT:
             self._loaded_program = address
         elif kind == _CONSTANTS and source == _INDIRECT:
             self._loads.append(_Load(4 * given["DST_OFF"], (), address, 4 * units))
@@ -124,6 +130,7 @@ class State:
             _register(ids["WGIDCONSTID"], is_shared=True), _register(ids["LOCALIDREGID"]),
             control["FULLREGFOOTPRINT"], (shared + 1 if shared else 32) << 10,
             self._private(space), self._constants(space, 4 * constants["CONSTLEN"]),
+            self._images(space, "textures"), self._images(space, "images"),
             bool(self._fields("SP_MODE_CONTROL")["CONSTANT_DEMOTION_ENABLE"]), space,
         )  # fmt: skip
 
@@ -166,6 +173,20 @@ class State:
                 raise KernelFault(f"{total} bytes at {address:#x} for the work items' own memory")
         return nbytes
 
+    def _images(self, space: AddressSpace, kind: str) -> tuple[Image, ...]:
+        """The images whose descriptors were loaded, as many as the kernel is to have."""
+        count = self._fields("SP_CS_CONFIG")["NTEX" if kind == "textures" else "NIBO"]
+        address, loaded = self._descriptors.get(kind, (0, 0))
+        if count > loaded:
+            raise KernelFault(f"{count} {kind} are announced, and {loaded} loaded")
+        if kind == "textures" and count > self._descriptors.get("samplers", (0, 0))[1]:
+            raise KernelFault(f"{count} textures and fewer samplers")
+        step = 4 * DESCRIPTOR_WORDS
+        return tuple(
+            image_of(memoryview(space.read(address + step * n, step)).cast("I"))
+            for n in range(count)
+        )
+
     def _constants(self, space: AddressSpace, count: int) -> tuple[int, ...]:
         """So many constants; those that nobody has loaded are anything."""
         found = [_UNLOADED] * count
@@ -181,8 +202,13 @@ class State:
         return tuple(found)
 
 
-_CS_SHADER = 13
-_SHADER, _CONSTANTS = 0, 1
+_CS_TEXTURES, _CS_SHADER = 5, 13
+_SHADER, _CONSTANTS, _IMAGES = 0, 1, 3
+# By block and type of state.
+_DESCRIPTORS = {
+    (_CS_TEXTURES, _SHADER): "samplers", (_CS_TEXTURES, _CONSTANTS): "textures",
+    (_CS_SHADER, _IMAGES): "images",
+}  # fmt: skip
 _DIRECT, _INDIRECT = 0, 2
 
 

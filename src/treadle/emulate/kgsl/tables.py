@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib import resources
 
-__all__ = ["event", "fields", "opcode", "packet", "register"]
+__all__ = ["event", "fields", "image_format", "opcode", "packet", "register"]
 
 _Place = tuple[int, int, int]  # lowest bit, highest bit, by how much the number is moved up
 
@@ -23,6 +23,7 @@ _Place = tuple[int, int, int]  # lowest bit, highest bit, by how much the number
 class _Tables:
     opcodes: dict[int, str]
     events: dict[int, str]
+    formats: dict[int, str]
     packets: dict[str, dict[str, tuple[int, _Place]]]  # the word of a field, and its place
     registers: dict[int, str]
     fields: dict[str, dict[str, _Place]]
@@ -35,6 +36,7 @@ def _tables() -> _Tables:
     return _Tables(
         {int(number): name for number, name in read["opcodes"].items()},
         {int(number): name for number, name in read["events"].items()},
+        {int(number): name for number, name in read["formats"].items()},
         {
             name: {field: (row[0], (row[1], row[2], row[3])) for field, row in rows.items()}
             for name, rows in read["packets"].items()
@@ -62,8 +64,13 @@ def event(number: int) -> str | None:
     return _tables().events.get(number)
 
 
+def image_format(number: int) -> str | None:
+    """The name of an image's format; None where A6XX has none of that number."""
+    return _tables().formats.get(number)
+
+
 def packet(name: str, words: Sequence[int]) -> dict[str, int]:
-    """The fields of the words behind a packet's first one: of those that are there."""
+    """The fields of the words behind a packet's first one, or of an image: those that are there."""
     rows = _tables().packets[name].items()
     return {field: _number(words[at], place) for field, (at, place) in rows if at < len(words)}
 

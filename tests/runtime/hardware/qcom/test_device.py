@@ -208,7 +208,7 @@ def test_memory_has_an_end():
         device.allocator.alloc(8 << 20)
     del held
     device.allocator.alloc(8 << 20)
-    with pytest.raises(OutOfMemory, match="at most 4.0 GiB"):
+    with pytest.raises(OutOfMemory, match=r"at most 4.0 GiB"):
         device.allocator.alloc(5 << 30)
 
 

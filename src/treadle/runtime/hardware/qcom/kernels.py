@@ -61,5 +61,5 @@ def _read(data: bytes) -> dict[str, KernelCode]:
         held = struct.unpack_from(f"<{literals}I", data, at)
         code = struct.unpack_from(f"<{words}Q", data, at + 4 * literals)
         at += 4 * literals + 8 * words
-        found[name] = KernelCode(name, *head, held, code)
+        found[name] = KernelCode(name, *head, literals=held, code=code)
     return found
