@@ -9,6 +9,7 @@ from ..errors import DeviceError
 from . import amd
 from .cpu import LLVM
 from .cuda import NVRTC, PTX
+from .qcom import ADRENO
 from .record import Backend, Request, Toolchain
 
 if TYPE_CHECKING:
@@ -48,15 +49,16 @@ def _describe(request: Request) -> str:
 
 NULL = Backend(
     "NULL",
-    "schedules and compiles for a processor, an NVIDIA GPU (`DEV=NULL:0:PTX:sm_90`) or an AMD GPU "
-    "(`DEV=NULL:0:AMDGPU:gfx1100`), and runs nothing: for looking at kernels and for timing the "
-    "compiler",
+    "schedules and compiles for a processor, an NVIDIA GPU (`DEV=NULL:0:PTX:sm_90`), an AMD GPU "
+    "(`DEV=NULL:0:AMDGPU:gfx1100`) or an Adreno (`DEV=NULL:0:ADRENO:a630`), and runs nothing: for "
+    "looking at kernels and for timing the compiler",
     (
         _alone(LLVM),
         _alone(NVRTC),
         _alone(PTX),
         _alone(amd.LLVM, "AMDGPU"),
         _alone(amd.HIP),
+        _alone(ADRENO),
     ),
     _open,
     _describe,

@@ -4,8 +4,8 @@
 
 The first word is the family (or a level such as "x86-64-v3"), the second a CPU as clang's `-march`
 knows it ("native" asks this machine), the rest are features, a leading "-" turning one off.
-NVIDIA's architectures, AMD's chips and Apple's GPU families are one word each: "sm_90a", "gfx1100",
-"apple7".
+NVIDIA's architectures, AMD's chips, Apple's GPU families and Adreno's chips are one word each:
+"sm_90a", "gfx1100", "apple7", "a630".
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from treadle.errors import SettingError
+from treadle.target.adreno import ADRENO_CHIPS, adreno_target
 from treadle.target.amd import AMD_CHIPS, amd_target
 from treadle.target.apple import APPLE_FAMILIES, apple_target
 from treadle.target.arch import FAMILIES, X86_LEVELS, make_target, x86_target
@@ -26,12 +27,12 @@ if TYPE_CHECKING:
 __all__ = ["TARGET_NAMES", "parse_target"]
 
 _PROCESSORS = ("native", *FAMILIES, *(level for level in X86_LEVELS if level != "x86-64"))
-TARGET_NAMES = (*_PROCESSORS, *NVIDIA_ARCHITECTURES, *AMD_CHIPS, *APPLE_FAMILIES)
+TARGET_NAMES = (*_PROCESSORS, *NVIDIA_ARCHITECTURES, *AMD_CHIPS, *APPLE_FAMILIES, *ADRENO_CHIPS)
 
 
 def parse_target(text: str) -> Target:
     """The target that an arch string names: "native", "x86_64,znver2,-avx512f", "sm_90a",
-    "gfx1100", "apple7".
+    "gfx1100", "apple7", "a630".
 
     Raises SettingError when the family is unknown or the string is malformed.
     """
@@ -41,6 +42,8 @@ def parse_target(text: str) -> Target:
         return amd_target(text)
     if text in APPLE_FAMILIES:
         return apple_target(text)
+    if text in ADRENO_CHIPS:
+        return adreno_target(text)
     family, *words = (word.strip() for word in text.split(","))
     if family in X86_LEVELS and family not in FAMILIES:
         return x86_target(family, _checked(words, text))

@@ -1,0 +1,95 @@
+"""The object of Adreno: machine code, and what a dispatch has to know of it.
+
+    unpack(pack([entry]))  ->  [entry]
+
+Numbers are little-endian. First stand eight bytes, `IR3OBJ` and a version; a count of entries; then
+each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its literals and
+its instructions.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+from treadle.errors import InternalError
+
+__all__ = ["Entry", "pack", "unpack"]
+
+MAGIC = b"IR3OBJ\x01\x00"
+_HEAD = struct.Struct("<13I")
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One phase of a kernel.
+
+    `registers` are the vec4 that a work item takes (FULLREGFOOTPRINT with merged registers; there
+    is no half footprint then), `branches` how many may be open at once (BRANCHSTACK), `wave` the
+    work items of a wave (THREADSIZE). `private` are bytes for each work item, `shared` for each
+    workgroup. `constants` is the number of vec4 that the code may read (CONSTLEN): parameters, then
+    `literals` from vec4 `first_literal` on.
+    """
+
+    name: str
+    work_items: int
+    buffers: int
+    variables: int
+    registers: int
+    branches: int
+    wave: int
+    private: int
+    shared: int
+    constants: int
+    first_literal: int
+    has_barrier: bool
+    literals: tuple[int, ...]
+    code: tuple[int, ...]
+
+
+def pack(entries: list[Entry]) -> bytes:
+    """The object of some entries."""
+    parts = [MAGIC, struct.pack("<I", len(entries))]
+    for entry in entries:
+        name = entry.name.encode()
+        parts.append(struct.pack("<I", len(name)) + name)
+        parts.append(_HEAD.pack(
+            entry.work_items, entry.buffers, entry.variables, entry.registers, entry.branches,
+            entry.wave, entry.private, entry.shared, entry.constants, entry.first_literal,
+            entry.has_barrier, len(entry.literals), len(entry.code),
+        ))  # fmt: skip
+        parts.append(struct.pack(f"<{len(entry.literals)}I", *entry.literals))
+        parts.append(struct.pack(f"<{len(entry.code)}Q", *entry.code))
+    return b"".join(parts)
+
+
+def unpack(data: bytes) -> list[Entry]:
+    """The entries of an object. Raises InternalError if it is none, or cut short."""
+    if data[: len(MAGIC)] != MAGIC:
+        raise InternalError("no object of Adreno's machine code, or one of another version")
+    try:
+        return _entries(data)
+    except (struct.error, UnicodeDecodeError) as error:
+        raise InternalError(f"a broken object of Adreno's machine code: {error}") from error
+
+
+def _entries(data: bytes) -> list[Entry]:
+    place = len(MAGIC)
+    (count,) = struct.unpack_from("<I", data, place)
+    place += 4
+    entries: list[Entry] = []
+    for _ in range(count):
+        (length,) = struct.unpack_from("<I", data, place)
+        name = struct.unpack_from(f"{length}s", data, place + 4)[0].decode()
+        place += 4 + length
+        head = _HEAD.unpack_from(data, place)
+        literals, words = head[-2:]
+        place += _HEAD.size
+        held = struct.unpack_from(f"<{literals}I", data, place)
+        place += 4 * literals
+        code = struct.unpack_from(f"<{words}Q", data, place)
+        place += 8 * words
+        entries.append(Entry(name, *head[:10], bool(head[10]), held, code))
+    if place != len(data):
+        raise InternalError("a broken object of Adreno's machine code: bytes behind its end")
+    return entries
