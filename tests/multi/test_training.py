@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle import Device, Tensor, TinyJit, nn
+from treadle import Device, GlobalCounters, Tensor, TinyJit, nn
 from treadle.errors import DeviceError
 
 TWO = ("CPU", "CPU:1")
@@ -125,3 +125,25 @@ def test_an_embedding_is_trained(axis):
     for parameter in nn.state.get_parameters(net):
         parameter.shard_(TWO, axis if parameter is net.table.weight else None)
     agree(train(net, split, OPTIMIZERS["adam"], jit=True), expected)
+
+
+def test_several_devices_compute_no_part_of_a_step_twice():
+    def operations(devices: tuple[str, ...] | None) -> int:
+        """Those of all kernels of one step of four layers."""
+        net = [nn.Linear(64, 64) for _ in range(4)]
+        x = Tensor.rand(32, 64)
+        parameters = nn.state.get_parameters(net)
+        for p in parameters:
+            p.requires_grad_()
+            if devices:
+                p.shard_(devices)
+        x = x.shard(devices, axis=0) if devices else x
+        Tensor.realize(x, *parameters)
+        before = GlobalCounters.global_ops
+        loss = x.sequential(net).square().mean().backward()
+        Tensor.realize(loss, *(p.grad for p in parameters))
+        return GlobalCounters.global_ops - before
+
+    alone = operations(None)
+    assert operations(("CPU", "CPU:1")) < 1.1 * alone
+    assert operations(("CPU", "CPU:1", "CPU:2")) < 1.2 * alone

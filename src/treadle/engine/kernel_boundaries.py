@@ -18,7 +18,7 @@ from itertools import chain
 
 from ..ir.choices import choosing
 from ..ir.node import Node, toposort
-from ..ir.op import CUTS, Op
+from ..ir.op import CUTS, MOVEMENT, Op
 from ..ir.origin import origin_of
 from ..ir.recurrence import Loop, siblings, without
 from ..ir.views import behind_reshape, operand
@@ -90,6 +90,10 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
         below = [_read_in_place(node) if cut.op is Op.RECUR else node for node in loop.src]
         nodes = [resolve(node) for node in below]
         if not all(map(is_backed, nodes)):
+            # What others read as well is computed once for all.
+            also = [] if cut.op is Op.RECUR else _read_alike(pending, cut, device)
+            stored = dict.fromkeys(map(_stored_below, (*below, *also)))
+            realize([(node, device) for node in stored])
             nodes = realize([(node, device) for node in below])
         if cut.op is Op.RECUR:
             pairs = zip(loop.src, below, nodes, strict=True)
@@ -107,6 +111,32 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
                     remember(kept, adopt(memory, kept.shape))
         else:
             _take(cut, nodes)
+
+
+def _read_alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
+    """What other cuts read that can be computed on `device` at the time of `cut`.
+
+    Those are behind no cut that is left: the gradients of all layers, say, which processes add up.
+    """
+    behind: dict[Node, bool] = {}
+    found: list[Node] = []
+    for node in pending:
+        is_left = resolve(node) is node
+        behind[node] = is_left and any(
+            behind[s] or (s.op in CUTS and resolve(s) is s) for s in node.src
+        )
+        is_alike = is_left and node.op in CUTS and node.op is not Op.RECUR and node is not cut
+        if is_alike and not behind[node] and device_of(node.src, node) == device:
+            found += [s for s in node.src if not is_backed(resolve(s))]
+    return found
+
+
+def _stored_below(node: Node) -> Node:
+    """What `node` is a view of, if that is to be stored."""
+    base = node
+    while base.op in MOVEMENT and resolve(base) is base:
+        base = operand(base)
+    return base if base.op is Op.CONTIGUOUS and resolve(base) is base else node
 
 
 def _same_states(loops: Sequence[Node]) -> list[list[Node]]:

@@ -127,9 +127,9 @@ class Memory:
 
     def let_it_be_read(self) -> None:
         """Wait for what reads it."""
-        wait, self._read_by = self._read_by, None
-        if wait is not None:
-            wait()
+        if self._read_by is not None:
+            self._read_by()
+            self._read_by = None
 
     def expose(self) -> None:
         """From now on others can write, and nobody notices."""

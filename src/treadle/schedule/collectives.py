@@ -119,8 +119,12 @@ def all_gather(parts: Sequence[Node], devices: Sequence[str], axis: int) -> list
 
 
 def all_reduce(parts: Sequence[Node], devices: Sequence[str], op: Op) -> list[Node]:
-    """The combination of all parts, on every device."""
+    """The combination of all parts, on every device.
+
+    Each device sends of its part and adds to it, so the part is stored.
+    """
     shape = parts[0].shape
+    parts = [Node(Op.CONTIGUOUS, part.dtype, (part,)) for part in parts]
     size = size_product(shape)
     if not isinstance(size, int) or size < max(SMALL, len(parts)):
         return [

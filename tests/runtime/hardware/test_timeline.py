@@ -145,6 +145,24 @@ def test_a_full_ring_waits_for_the_moment_that_frees_it(platform, timeline, memo
         ring.make_room(7, 1.0)
 
 
+def test_a_wait_for_room_that_is_interrupted_is_made_up_for(platform, memory):
+    def sleep(nanoseconds):
+        if not interrupts:
+            raise TimeoutError
+        raise interrupts.pop()
+
+    interrupts = [KeyboardInterrupt()]
+    timeline = Timeline(platform, LAYOUT, memory, COUNT, sleep)
+    room, moment = Room(timeline, 100), timeline.next(1.0)
+    room.take(90, 1.0)
+    room.used_until(moment)
+    for error in (KeyboardInterrupt, TimeoutError):
+        with pytest.raises(error):
+            room.make(20, 1.0)
+    happen(platform, timeline, moment)
+    room.make(20, 1.0)
+
+
 def test_room_in_one_piece_does_not_go_around_the_end(platform, timeline):
     room = Room(timeline, 100)
     assert [room.take(40, 1.0), room.take(40, 1.0)] == [0, 40]

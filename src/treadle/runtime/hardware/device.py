@@ -193,15 +193,18 @@ class HardwareDevice(ABC):
         """Starts launches once, in order."""
         phases = [(phase, one) for one in launches for phase in one.phases]
         with self.working("launch a kernel", [phase.entry.symbol for phase, _ in phases]):
-            words = array("I")
+            for phase, _ in phases:  # before any is prepared: what is freed is in no command
+                self.give_scratch(phase)
+            words, nbytes = array("I"), 0
             for phase, launch in phases:
                 args = launch.args
                 if phase.entry.aligned and (wrong := misaligned(phase.entry, args)):
                     words = self._flushed(words)
                     args = self._aligned(phase.entry, args, wrong)
                 words += self._launch(phase, args, launch.vars)
-                if len(words) > self.compute.limit // 2:
-                    words = self._flushed(words)
+                nbytes += phase.kernarg_bytes
+                if len(words) > self.compute.limit // 2 or nbytes > _ARGUMENT_BYTES // 4:
+                    words, nbytes = self._flushed(words), 0
             if words:
                 self._start_launches(words)
 
@@ -225,6 +228,7 @@ class HardwareDevice(ABC):
 
     def run_timed(self, phase: Code, args: Sequence[int], variables: Sequence[int]) -> Moment:
         """One kernel function by itself; the moment has its times."""
+        self.give_scratch(phase)
         return self._start_launches(self._launch(phase, args, variables), is_timed=True)
 
     def _start_launches(self, words: array[int], is_timed: bool = False) -> Moment:
@@ -234,7 +238,6 @@ class HardwareDevice(ABC):
 
     def _launch(self, phase: Code, args: Sequence[int], variables: Sequence[int]) -> array[int]:
         """The words of a launch, with its arguments in memory."""
-        self.give_scratch(phase)
         size = phase.kernarg_bytes
         place = self._argument_room.take(size, self.timeout)
         block = self._argument_bytes[place : place + size]

@@ -31,9 +31,10 @@ class Room:
     def make(self, count: int, timeout: float) -> None:
         """Waits until the next `count` units are free."""
         while self.position + count > self._free_to:
-            end, moment = self._in_use.popleft()
+            end, moment = self._in_use[0]
             self._timeline.wait(moment, timeout)
             self._free_to = end + self.size
+            self._in_use.popleft()  # an interrupt of the wait leaves it to be waited for
 
     def take(self, count: int, timeout: float) -> int:
         """Where the next `count` units are that do not go around the end."""

@@ -55,6 +55,16 @@ def test_all_waves_fit_into_the_memory(machine):
     machine.driver.gpus[0].space.pieces(block.address, block.nbytes, 3)  # is mapped
 
 
+def test_launches_that_are_given_together_have_what_the_last_of_them_needs(machine):
+    """What there was before is freed: a launch that was prepared before would use it."""
+    device = small(machine)
+    phases = [machine.kernel(device, lambda run: None, private=nbytes) for nbytes in (16, 4096)]
+    device.run([Launch([phase], [0]) for phase in phases])
+    device.synchronize()
+    assert len({seen.scratch for seen in machine.dispatches}) == 1
+    assert machine.dispatches[0].scratch in (0, device.scratch.base)
+
+
 def test_newer_gpus_are_told_by_a_register_where_it_is(machine):
     device = small(machine)
     seen = run(machine, device, 64)

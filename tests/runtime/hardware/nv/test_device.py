@@ -8,6 +8,7 @@ from tests.emulate.nv.machine import CHIPS, Machine, download, upload
 
 from treadle.errors import DeviceError, OutOfMemory
 from treadle.runtime.base import Launch
+from treadle.runtime.hardware import device as hardware_device
 from treadle.runtime.hardware.nv import channels
 
 COUNT = 64
@@ -146,6 +147,15 @@ def test_many_submissions_go_around_the_rings(small):
     for _ in range(3 * channels._ENTRIES // 2):
         device.run([Launch([phase], [a.argument, a.argument], [1])])
     assert (download(device, a) == 3 * channels._ENTRIES // 2).all()
+
+
+def test_more_launches_at_once_than_there_is_room_for_their_arguments(small):
+    device = small.device()
+    phase = small.kernel(device, "add_number")
+    a = upload(device, np.zeros(COUNT, np.int32))
+    count = 2 * hardware_device._ARGUMENT_BYTES // phase.kernarg_bytes
+    device.run([Launch([phase], [a.argument, a.argument], [1])] * count)
+    assert (download(device, a) == count).all()
 
 
 def test_memory_of_the_hosts_is_used_in_place(small):
