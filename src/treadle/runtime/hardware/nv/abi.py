@@ -17,7 +17,7 @@ from typing import NamedTuple
 from treadle.errors import DeviceError
 from treadle.runtime.hardware.structs import Struct
 
-__all__ = ["ABI", "CARD", "NOTIFICATION", "Call", "Control", "abi_of", "escape"]
+__all__ = ["ABI", "CARD", "NOTIFICATION", "Call", "Control", "abi_of", "escape", "is_newer"]
 
 _OLDEST, _NEWEST = 570, 590
 _MAGIC, _BASE = ord("F"), 200  # NV_IOCTL_MAGIC, NV_IOCTL_BASE

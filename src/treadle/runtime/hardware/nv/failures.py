@@ -64,8 +64,8 @@ class RMError(DriverError):
         if not self._newer:
             return told
         return (
-            f"{told}; the kernel driver is of release {self._newer}, newer than all that this "
-            "version of treadle knows: install a newer treadle, or use DEV=CUDA"
+            f"{told} (the kernel driver is of release {self._newer}, newer than all that this "
+            "version of treadle knows: install a newer treadle, or use DEV=CUDA)"
         )
 
     @property
