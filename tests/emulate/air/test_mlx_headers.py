@@ -63,3 +63,19 @@ def test_headers_are_of_many_kinds():
     assert len({header for header, _ in kernels}) >= 10
     assert len(kernels) >= 20
     assert len(SOURCES) >= 400
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [("looped_softmax_float32", "fast::exp(x)", "fast::exp2(x)"),
+     ("contig_scan_inclusive_max_int32_int32", "simd_shuffle_and_fill_up(",
+      "simd_shuffle_and_fill_down(")],
+)  # fmt: skip
+def test_a_function_that_does_something_else_is_found(compile_ir, name, right, wrong):
+    include = judge("mlx") / "mlx" / "include"
+    text = text_of(include, name, SOURCES[name], {})
+    assert right in text
+    for source, is_right in ((text, True), (text.replace(right, wrong), False)):
+        found = results(Module(compile_msl(source)), name, compile_ir)
+        same = all(np.allclose(found[i], x, 1e-5) for i, x in CASES[name].expected.items())
+        assert same == is_right

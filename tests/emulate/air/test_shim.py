@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from treadle.emulate.air import AIRError, Argument, Module, MSLError, compile_msl, find_clang
+from treadle.emulate.air.translate import translate
 from treadle.errors import DeviceError
 
 from .conftest import HEAD, launch
@@ -89,3 +90,14 @@ def test_sums_of_products_are_fused_where_the_text_allows_it(msl, how, is_fused)
     exact = float(a) * float(a) - 1
     assert out[0] == np.float32(exact if is_fused else np.float32(float(a) * float(a)) - 1)
     assert np.float32(exact) != np.float32(np.float32(float(a) * float(a)) - 1)
+
+
+def test_a_function_that_stays_apart_from_its_kernel_is_named():
+    module = Module(
+        compile_msl(f"""{HEAD}
+    __attribute__((noinline)) float apart(float x) {{ return sin(x) * cos(x); }}
+    kernel void k(device float *out [[buffer(0)]]) {{ out[0] = apart(out[1]); }}
+    """)
+    )
+    with pytest.raises(AIRError, match=r"apart.* is called, where only Metal's own functions"):
+        translate(module, "k")

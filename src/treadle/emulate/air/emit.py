@@ -10,6 +10,7 @@ the warp's memory, for the lanes that ran.
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from treadle.emulate.air.machine import LANES, MACHINE, splat
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Emitter", "float_kind"]
 
+_CONSTANT = re.compile(r"splat \(i32 (-?\d+)\)")
+_EXPONENT = 0x7F80_0000  # of float32
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64}
 
 
@@ -57,12 +60,14 @@ class Emitter(emit.Emitter):
         self.registers = Registers(self, layout.places)
         self.spaces = layout.spaces
         self._read: set[str] = set()  # arguments, in this block
+        self._flushed: dict[str, str] = {}  # bits of float32 without subnormal numbers, likewise
 
     def enter(self, mask: str, mask_bits: str) -> None:
         """The start of a block, or what is left of its lanes."""
         self.mask, self.mask_bits = mask, mask_bits
         self.registers.enter()
         self._read.clear()
+        self._flushed.clear()
 
     def leave(self, live: frozenset[str]) -> None:
         """The end of a block: what others need goes to the warp's memory."""
@@ -163,8 +168,17 @@ class Emitter(emit.Emitter):
         """float32 whose subnormal numbers are zeros of their sign, where the module wants that."""
         if not self.layout.flushes:
             return bits
+        if bits not in self._flushed:
+            self._flushed[bits] = found = self._with_zeros(bits)
+            self._flushed[found] = found
+        return self._flushed[bits]
+
+    def _with_zeros(self, bits: str) -> str:
+        constant = _CONSTANT.fullmatch(bits)
+        if constant is not None and int(constant[1]) & _EXPONENT:
+            return bits
         shape = self.lanes("i32")
-        exponent = self.op(f"and {shape} {bits}, {splat(32, 0x7F80_0000)}")
+        exponent = self.op(f"and {shape} {bits}, {splat(32, _EXPONENT)}")
         small = self.op(f"icmp eq {shape} {exponent}, zeroinitializer")
         zero = self.op(f"and {shape} {bits}, {splat(32, 0x8000_0000)}")
         return self.select(small, zero, bits, 32)

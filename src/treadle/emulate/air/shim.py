@@ -27,6 +27,11 @@ _KERNEL = re.compile(
     r"\bkernel\s+void\s+(\w+)\s*\("
 )
 _ATTRIBUTE = re.compile(r"\[\[\s*(\w+)\s*(?:\(\s*(\d+)\s*\))?\s*\]\]")
+# Clang 21 and newer write each kernel twice, for those who call it, which nobody can in Metal.
+_CALLABLE = re.compile(
+    r"^(?:; Function Attrs:[^\n]*\n)?define [^\n]*@__clang_ocl_kern_imp_\w+\([^\n]*\{\n.*?^\}\n",
+    re.MULTILINE | re.DOTALL,
+)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _SPACES = {"device": 1, "constant": 2, "threadgroup": 3}
 
@@ -55,7 +60,10 @@ def _compiled(source: str, tool: Clang) -> bytes:
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip()
         raise MSLError(f"{tool.path} rejects the text: {said}")
-    return _with_metadata(done.stdout.decode(), _kernels(source)).encode()
+    ir = done.stdout.decode()
+    if not re.search(r"call [^\n]*@__clang_ocl_kern_imp_", ir):
+        ir = _CALLABLE.sub("", ir)
+    return _with_metadata(ir, _kernels(source)).encode()
 
 
 # -- parameters
