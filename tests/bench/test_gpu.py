@@ -303,6 +303,24 @@ def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
     assert found[1].message == "0 passed, 1 skipped, 1 failed"
 
 
+def test_tests_of_a_device_are_those_that_take_it_and_no_other(tmp_path):
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "every = pytest.mark.parametrize('device', ['CPU', 'NV', 'NV:NVRTC:sm_80'])\n"
+        "@every\n@pytest.mark.parametrize('x', [1, 2])\n"
+        "def test_product(device, x): pass\n"
+        "def test_conv(): pass\n"
+        "@pytest.mark.parametrize('name', ['CONV', 'INV'])\ndef test_name(name): pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
+         "-p", "treadle.bench.gpu.of_device", "--rootdir", str(tmp_path), str(tmp_path)],
+        env={**os.environ, "TEST_DEVICES": "NV"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert found == ["test_product[1-NV]", "test_product[2-NV]"], done.stdout + done.stderr
+
+
 def test_all_parts_have_their_time_in_ten_minutes():
     for maker in ("CUDA", "AMD"):
         own = [part for part in parts.PARTS.values() if part.device == maker and not part.asked]

@@ -10,26 +10,22 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..report import markdown
+from . import hardware
 from .findings import Findings, Skipped
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from ...runtime.base import Launch
     from ...runtime.hardware.amd import AMDDevice
-    from ...runtime.hardware.buffers import DeviceBuffer
     from ...tensor import Tensor
+    from .hardware import Way
 
 __all__ = ["run", "write_results"]
 
-_COUNT, _ITEMS = 4096, 64
-_REPLAYED, _WORDS = 16, 8  # launches of a replay, and words that one may change
-_ROUNDS = 5
 _KERNEL = """
 target triple = "amdgcn-amd-amdhsa"
 declare i32 @llvm.amdgcn.workgroup.id.x()
@@ -55,11 +51,11 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-p
 def run(findings: Findings) -> None:
     """All of it, the first GPU of the driver."""
     findings.check("the driver and its GPUs", lambda: _discovery(findings))
-    findings.check("copies", lambda: _copies(_device()))
+    findings.check("copies", lambda: hardware.copies(_way()))
     for queue in ("PM4", "AQL"):
-        findings.check(f"launches by {queue}", lambda q=queue: _launches(_device(q)))
-        findings.check(f"replays by {queue}", lambda q=queue: _replays(_device(q)))
-    findings.check("a kernel's times", lambda: _timed(_device()))
+        for what, check in (("launches", hardware.launches), ("replays", hardware.replays)):
+            findings.check(f"{what} by {queue}", lambda q=queue, c=check: _with_kernel(q, c))
+    findings.check("a kernel's times", lambda: _timed(_way()))
     findings.check("results are the emulated GPU's", _beside_emulated, patience=90)
     findings.check("times", lambda: _times(findings), patience=60)
 
@@ -79,6 +75,10 @@ def _device(queue: str = "") -> AMDDevice:
     )
 
 
+def _way(queue: str = "") -> Way:
+    return cast("Way", _device(queue))
+
+
 def _discovery(findings: Findings) -> None:
     from ...runtime.hardware.amd import describe
 
@@ -91,97 +91,25 @@ def _discovery(findings: Findings) -> None:
     print(describe(kfd), file=sys.stderr)
 
 
+def _with_kernel(queue: str, check: Callable[[Way, hardware.Kernel], None]) -> None:
+    device = _way(queue)
+    check(device, _kernel(device))
+
+
 # -- right ------------------------------------------------------------------------------------
 
 
-def _put(device: AMDDevice, data: np.ndarray) -> DeviceBuffer:
-    buffer = device.allocator.alloc(data.nbytes)
-    device.write(buffer, data.data.cast("B"))
-    return buffer
+def _kernel(device: Way) -> hardware.Kernel:
+    """out = x * 3 + n"""
+    from ...compile.llvm import LLVMCompiler
+
+    return hardware.Kernel(device, LLVMCompiler(device.target).compile(_KERNEL), "k")
 
 
-def _get(device: AMDDevice, buffer: DeviceBuffer, like: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    found = np.zeros_like(like)
-    device.read(buffer, found.data.cast("B"))
-    return found
-
-
-def _numbers(count: int = _COUNT) -> np.ndarray:
-    import numpy as np
-
-    return np.random.default_rng(count).integers(0, 1 << 31, count, np.int64).astype(np.int32)
-
-
-def _copies(device: AMDDevice) -> None:
-    """To the GPU, within it and back, of sizes that are no multiple of anything."""
-    import numpy as np
-
-    for nbytes in (1, 4, 4095, 65537, (1 << 20) + 3):
-        data = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
-        source, target = _put(device, data), _put(device, 0 * data)
-        assert device.copy_from(device, source, target, nbytes), "the GPU does not reach itself"
-        np.testing.assert_array_equal(_get(device, target, data), data)
-
-
-class _Kernel:
-    """out = x * 3 + n on one device."""
-
-    def __init__(self, device: AMDDevice) -> None:
-        from ...compile.llvm import LLVMCompiler
-        from ...runtime.base import Entry, Slot
-
-        code = LLVMCompiler(device.target).compile(_KERNEL)
-        slots = (Slot(0, 4 * _COUNT, True), Slot(1, 4 * _COUNT, False))
-        entry = Entry("k", _COUNT // _ITEMS, _ITEMS, slots, (0,))
-        self._library = device.load(code, [entry])
-
-    def launch(self, out: DeviceBuffer, x: DeviceBuffer, n: int) -> Launch:
-        from ...runtime.base import Launch
-
-        return Launch(self._library.phases, [out.argument, x.argument], [n])
-
-
-def _launches(device: AMDDevice) -> None:
-    """Each launch reads what the one before it has written."""
-    import numpy as np
-
-    kernel, data = _Kernel(device), _numbers()
-    buffers = [_put(device, data), _put(device, 0 * data)]
-    expected = data
-    for number in range(_ROUNDS):
-        device.run([kernel.launch(buffers[1], buffers[0], number)])
-        buffers.reverse()
-        expected = expected * np.int32(3) + np.int32(number)
-    np.testing.assert_array_equal(_get(device, buffers[0], data), expected)
-
-
-def _replays(device: AMDDevice) -> None:
-    """Other memory and another integer for each launch, while the last replay may still run."""
-    import numpy as np
-
-    kernel, data = _Kernel(device), _numbers()
-    x, outs = _put(device, data), [_put(device, 0 * data) for _ in range(2 * _REPLAYED)]
-    calls = device.call_list([kernel.launch(out, x, 0) for out in outs[:_REPLAYED]])
-    for number in range(_ROUNDS):
-        used = outs[_REPLAYED * (number % 2) :][:_REPLAYED]
-        before = calls.patched
-        for call, out in enumerate(used):
-            calls.set_arg(call, 0, out.argument)
-            calls.set_var(call, 0, number + call)
-        calls.run()
-        words = (calls.patched - before) / _REPLAYED
-        assert words <= _WORDS, f"{words} words change for each launch"
-        for call, out in enumerate(used):
-            found = _get(device, out, data)
-            np.testing.assert_array_equal(found, data * np.int32(3) + np.int32(number + call))
-
-
-def _timed(device: AMDDevice) -> None:
+def _timed(device: Way) -> None:
     """By the GPU's clock kernels end after they start, and one after the other."""
-    kernel, data = _Kernel(device), _numbers()
-    x, out = _put(device, data), _put(device, data)
+    kernel, data = _kernel(device), hardware.numbers()
+    x, out = hardware.put(device, data), hardware.put(device, data)
     times = device.call_list([kernel.launch(out, x, n) for n in range(4)]).run_timed()
     ends = [moment for both in times for moment in both]
     assert ends == sorted(ends), times
@@ -262,69 +190,18 @@ def _beside_emulated() -> None:
 # -- times ------------------------------------------------------------------------------------
 
 
-def _best(action: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Seconds of an action: the least of several, each begun when nothing runs."""
-    found = []
-    for _ in range(_ROUNDS):
-        wait()
-        start = time.perf_counter()
-        action()
-        found.append(time.perf_counter() - start)
-    wait()
-    return min(found)
-
-
 def _times(findings: Findings) -> None:
     many, nbytes = (4, 1 << 16) if findings.emulated else (64, 1 << 28)
     queues = ("PM4", "AQL") if _device().node.partitions == 1 else ("AQL",)
-    rows = [row for queue in queues for row in _latencies(_device(queue), queue, many)]
-    rows += _rates(_device(), nbytes)
-    findings.note("times", dict(rows))
-    table = markdown(["AMD", "found"], [[name, text] for name, text in rows])
+    rows: dict[str, str] = {}
+    for queue in queues:
+        device = _way(queue)
+        times = hardware.latencies(device, _kernel(device), many)
+        rows |= {f"{name}, {queue}": hardware.shown(name, value) for name, value in times.items()}
+    rates = hardware.rates(_way(), nbytes)
+    rows |= {name: hardware.shown(name, value) for name, value in rates.items()}
+    findings.note("times", rows)
+    table = markdown(["AMD", "found"], [[name, text] for name, text in rows.items()])
     if findings.emulated:
         table.append("A dry run: these numbers say nothing of any GPU.")
     findings.note("text", "\n".join(table))
-
-
-def _latencies(device: AMDDevice, queue: str, many: int) -> list[tuple[str, str]]:
-    """What launches take of the host's time, and until the GPU has done one."""
-    kernel, data = _Kernel(device), _numbers()
-    x, out = _put(device, data), _put(device, data)
-    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
-    calls = device.call_list(launch * _REPLAYED)
-
-    def launches() -> None:
-        for _ in range(many):
-            device.run(launch)
-
-    def whole() -> None:
-        device.run(launch)
-        wait()
-
-    for _ in range(2):  # both copies of the list are made
-        calls.run()
-    times = {
-        "a launch, host": _best(launches, wait) / many,
-        "a launch until it is done": _best(whole, wait),
-        f"a launch of {_REPLAYED} in a replay, host": _best(calls.run, wait) / _REPLAYED,
-    }
-    return [(f"{name}, {queue}", f"{1e6 * seconds:.1f} us") for name, seconds in times.items()]
-
-
-def _rates(device: AMDDevice, nbytes: int) -> list[tuple[str, str]]:
-    import numpy as np
-
-    data = np.ones(nbytes, np.uint8)
-    one, two = _put(device, data), _put(device, data)
-
-    def within() -> None:
-        device.copy_from(device, one, two, nbytes)
-        device.synchronize()
-
-    wait, view = device.synchronize, data.data.cast("B")
-    times = {
-        "copies to the GPU": _best(lambda: (device.write(one, view), wait()), wait),
-        "copies from the GPU": _best(lambda: device.read(one, view), wait),
-        "copies within the GPU": _best(within, wait),
-    }
-    return [(name, f"{nbytes / seconds / 1e9:.2f} GB/s") for name, seconds in times.items()]

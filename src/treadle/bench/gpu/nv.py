@@ -9,36 +9,21 @@ reset, and no setting is changed.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..report import markdown
-from . import suite
+from . import hardware, suite
 from .findings import Findings, Skipped
 
 if TYPE_CHECKING:
-    from typing import Protocol
-
-    import numpy as np
-
-    from ...runtime.base import Buffer, Device, Launch
     from ...runtime.hardware.nv import RM
     from ...runtime.hardware.nv.objects import GPUObjects
-
-    class _Way(Device, Protocol):
-        """A GPU by its kernel driver, or by libcuda."""
-
-        is_software: bool
-
-        def copy_from(self, other: object, source: Buffer, target: Buffer, nbytes: int) -> bool: ...
-
+    from .hardware import Way
 
 __all__ = ["run"]
 
 _CHIP = "sm_90a"  # of a dry run, as in `parts`
-_COUNT, _ITEMS = 4096, 64
-_REPLAYED, _ROUNDS = 16, 5
 _STOPPED = "stopped"  # the note that says which Xid there was
 _MISSING = "NV is missing"  # the one that says why
 _SOURCE = r"""
@@ -85,9 +70,9 @@ def run(findings: Findings) -> None:
     steps.take("NV: classes of the GPU", lambda: _classes(findings))
     steps.take("NV: the chain of RM's objects", lambda: _chain(findings))
     steps.take("NV: one semaphore", lambda: _device(findings).synchronize())
-    steps.take("NV: copies", lambda: _copies(_device(findings)))
-    steps.take("NV: a launch by queue meta data", lambda: _launches(_device(findings)))
-    steps.take("NV: replays", lambda: _replays(_device(findings)))
+    steps.take("NV: copies", lambda: hardware.copies(_device(findings)))
+    steps.take("NV: a launch by queue meta data", lambda: _with_kernel(findings, hardware.launches))
+    steps.take("NV: replays", lambda: _with_kernel(findings, hardware.replays))
     for symbol in _SYMBOLS:
         steps.take(f"NV: the bits of CUDA, {symbol}", lambda s=symbol: _same_bits(findings, s))
     steps.take("NV: times", lambda: _times(findings), 60.0)
@@ -183,99 +168,31 @@ def _chain(findings: Findings) -> None:
 # -- right ------------------------------------------------------------------------------------
 
 
-def _device(findings: Findings, backend: str = "NV") -> _Way:
+def _device(findings: Findings, backend: str = "NV") -> Way:
     from ... import Device
 
     return Device[_name(backend, findings)].runtime
 
 
-def _put(device: _Way, data: np.ndarray) -> Buffer:
-    buffer = device.allocator.alloc(data.nbytes)
-    device.write(buffer, data.data.cast("B"))
-    return buffer
-
-
-def _get(device: _Way, buffer: Buffer, like: np.ndarray) -> np.ndarray:
-    import numpy as np
-
-    found = np.zeros_like(like)
-    device.read(buffer, found.data.cast("B"))
-    return found
-
-
-def _numbers() -> np.ndarray:
-    import numpy as np
-
-    return np.random.default_rng(_COUNT).integers(0, 1 << 28, _COUNT, np.int64).astype(np.int32)
-
-
-def _copies(device: _Way) -> None:
-    """To the GPU, within it and back, of sizes that are no multiple of anything."""
-    import numpy as np
-
-    for nbytes in (1, 4, 4095, 65537, (1 << 20) + 3):
-        data = np.random.default_rng(nbytes).integers(0, 256, nbytes, np.uint8)
-        source, target = _put(device, data), _put(device, 0 * data)
-        assert device.copy_from(device, source, target, nbytes), "the GPU does not reach itself"
-        np.testing.assert_array_equal(_get(device, target, data), data)
-
-
-class _Kernel:
+def _kernel(device: Way, symbol: str = "integers") -> hardware.Kernel:
     """One kernel of the source on one device, by machine code for its own architecture."""
+    from ...compile.nvrtc import NVRTCCompiler
+    from ...emulate.nv.compiler import RecordingCompiler
+    from ...runtime.hardware.nv import NVDevice, plain_target
 
-    def __init__(self, device: _Way, symbol: str = "integers") -> None:
-        from ...compile.nvrtc import NVRTCCompiler
-        from ...emulate.nv.compiler import RecordingCompiler
-        from ...runtime.base import Entry, Slot
-        from ...runtime.hardware.nv import NVDevice, plain_target
-
-        compiler = NVRTCCompiler(plain_target(device.target.cpu), "cubin")
-        if not device.is_software:
-            code = compiler.compile(_SOURCE)
-        elif isinstance(device, NVDevice):
-            code = RecordingCompiler(compiler).compile(_SOURCE)
-        else:
-            code = compiler.compile_both(_SOURCE)[1]
-        slots = (Slot(0, 4 * _COUNT, True), Slot(1, 4 * _COUNT, False))
-        entry = Entry(symbol, _COUNT // _ITEMS, _ITEMS, slots, (0,))
-        self._library = device.load(code, [entry])
-
-    def launch(self, out: Buffer, x: Buffer, n: int) -> Launch:
-        from ...runtime.base import Launch
-
-        return Launch(self._library.phases, [out.argument, x.argument], [n])
+    compiler = NVRTCCompiler(plain_target(device.target.cpu), "cubin")
+    if not device.is_software:
+        code = compiler.compile(_SOURCE)
+    elif isinstance(device, NVDevice):
+        code = RecordingCompiler(compiler).compile(_SOURCE)
+    else:
+        code = compiler.compile_both(_SOURCE)[1]
+    return hardware.Kernel(device, code, symbol)
 
 
-def _launches(device: _Way) -> None:
-    """Each launch reads what the one before it has written."""
-    import numpy as np
-
-    kernel, data = _Kernel(device), _numbers()
-    buffers = [_put(device, data), _put(device, 0 * data)]
-    expected = data
-    for number in range(_ROUNDS):
-        device.run([kernel.launch(buffers[1], buffers[0], number)])
-        buffers.reverse()
-        expected = expected * np.int32(3) + np.int32(number)
-    np.testing.assert_array_equal(_get(device, buffers[0], data), expected)
-
-
-def _replays(device: _Way) -> None:
-    """Other memory and another integer for each launch of a list."""
-    import numpy as np
-
-    kernel, data = _Kernel(device), _numbers()
-    x, outs = _put(device, data), [_put(device, 0 * data) for _ in range(2 * _REPLAYED)]
-    calls = device.call_list([kernel.launch(out, x, 0) for out in outs[:_REPLAYED]])
-    for number in range(_ROUNDS):
-        used = outs[_REPLAYED * (number % 2) :][:_REPLAYED]
-        for call, out in enumerate(used):
-            calls.set_arg(call, 0, out.argument)
-            calls.set_var(call, 0, number + call)
-        calls.run()
-        for call, out in enumerate(used):
-            found = _get(device, out, data)
-            np.testing.assert_array_equal(found, data * np.int32(3) + np.int32(number + call))
+def _with_kernel(findings: Findings, check: Callable[[Way, hardware.Kernel], None]) -> None:
+    device = _device(findings)
+    check(device, _kernel(device))
 
 
 def _same_bits(findings: Findings, symbol: str) -> None:
@@ -284,10 +201,10 @@ def _same_bits(findings: Findings, symbol: str) -> None:
 
     found = []
     for backend in ("NV", "CUDA"):
-        device, data = _device(findings, backend), _numbers()
-        kernel, x, out = _Kernel(device, symbol), _put(device, data), _put(device, 0 * data)
-        device.run([kernel.launch(out, x, 7)])
-        found.append(_get(device, out, data))
+        device, data = _device(findings, backend), hardware.numbers()
+        x, out = hardware.put(device, data), hardware.put(device, 0 * data)
+        device.run([_kernel(device, symbol).launch(out, x, 7)])
+        found.append(hardware.get(device, out, data))
     assert found[0].any(), "all results are zeros"
     np.testing.assert_array_equal(*found)
 
@@ -295,70 +212,18 @@ def _same_bits(findings: Findings, symbol: str) -> None:
 # -- times ------------------------------------------------------------------------------------
 
 
-def _best(action: Callable[[], object], wait: Callable[[], object]) -> float:
-    """Seconds of an action: the least of several, each begun when nothing runs."""
-    found = []
-    for _ in range(_ROUNDS):
-        wait()
-        start = time.perf_counter()
-        action()
-        found.append(time.perf_counter() - start)
-    wait()
-    return min(found)
-
-
 def _times(findings: Findings) -> None:
     """Both ways in turn, on one GPU."""
     many, nbytes = (4, 1 << 16) if findings.emulated else (256, 1 << 28)
     columns = [_of_one(_device(findings, way), many, nbytes) for way in ("NV", "CUDA")]
     findings.note("NV times", dict(zip(("NV", "CUDA"), columns, strict=True)))
-    rows = [[name, _shown(name, columns[0]), _shown(name, columns[1])] for name in columns[0]]
+    rows = [[name, *(hardware.shown(name, one[name]) for one in columns)] for name in columns[0]]
     table = markdown(["", "NV", "CUDA"], rows)
     if findings.emulated:
         table.append("A dry run: these numbers say nothing of any GPU.")
     findings.note("text", "\n".join(table))
 
 
-def _shown(name: str, times: dict[str, float]) -> str:
-    return f"{times[name]:.2f} GB/s" if "copies" in name else f"{1e6 * times[name]:.1f} us"
-
-
-def _of_one(device: _Way, many: int, nbytes: int) -> dict[str, float]:
-    """Seconds, and bytes in a nanosecond of copies."""
-    import numpy as np
-
-    kernel, data = _Kernel(device), _numbers()
-    x, out = _put(device, data), _put(device, data)
-    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
-    calls = device.call_list(launch * _REPLAYED)
-    block = np.ones(nbytes, np.uint8)
-    view, one, two = block.data, _put(device, block), _put(device, block)
-
-    def launches() -> None:
-        for _ in range(many):
-            device.run(launch)
-
-    def done(*actions: Callable[[], object]) -> Callable[[], None]:
-        return lambda: _all((*actions, wait))
-
-    for _ in range(2):  # what is made once is made
-        calls.run()
-    seconds = {
-        "a launch, host": _best(launches, wait) / many,
-        "a launch until it is done": _best(done(lambda: device.run(launch)), wait),
-        f"a replay of {_REPLAYED} launches, host": _best(calls.run, wait),
-        f"a replay of {_REPLAYED} launches until it is done": _best(done(calls.run), wait),
-    }
-    copies = {
-        "copies to the GPU": _best(done(lambda: device.write(one, view)), wait),
-        "copies from the GPU": _best(lambda: device.read(one, view), wait),
-        "copies within the GPU": _best(
-            done(lambda: device.copy_from(device, one, two, nbytes)), wait
-        ),
-    }
-    return seconds | {name: nbytes / took / 1e9 for name, took in copies.items()}
-
-
-def _all(actions: Sequence[Callable[[], object]]) -> None:
-    for action in actions:
-        action()
+def _of_one(device: Way, many: int, nbytes: int) -> dict[str, float]:
+    """Seconds of launches, and bytes in a nanosecond of copies."""
+    return hardware.latencies(device, _kernel(device), many) | hardware.rates(device, nbytes)
