@@ -46,10 +46,10 @@ class Two:
         """A signal that says that all the stream's work has ended."""
         known = self.streams[which].after_all(self.counts[which])
         data = b"\1\0\0\0"
-        self.do(which, lambda: self.ordering.signal(self.space, SIGNAL, data), known)
+        self.do(which, lambda: self.space.signal(SIGNAL, data), known)
 
     def wait(self, which):
-        self.streams[which].hear(self.ordering.heard_at(self.space, SIGNAL))
+        self.streams[which].hear(self.space.heard_at(SIGNAL))
 
 
 @pytest.fixture
@@ -139,7 +139,7 @@ def test_what_was_heard_is_passed_on(two):
     two.wait(1)
     two.signal(1)
     third = two.ordering.stream("third")
-    third.hear(two.ordering.heard_at(two.space, SIGNAL))
+    third.hear(two.space.heard_at(SIGNAL))
     with two.ordering.doing(third.work(0, third.before())):
         two.space.read(BASE, 4)
 
