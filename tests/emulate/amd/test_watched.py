@@ -43,7 +43,6 @@ class Launched:
         self.code = self.machine.load(compile_for(chip, CODE.replace("CHANGE", change)))
         data = np.arange(step * COUNT, dtype=np.int32).tobytes()
         self.out, self.x = self.machine.put(bytes(len(data))), self.machine.put(data)
-        self.number = 0
 
     def run(self, stream="compute"):
         stream = self.ordering.stream(stream)
@@ -97,6 +96,21 @@ def test_kernels_may_change_the_same_words_by_atomic_instructions(machine, chip)
     launched.run()
     launched.run("second")
     with pytest.raises(OrderFault, match=r"reads .*wrote it"):
+        launched.other(lambda space: space.read(launched.out, 4))
+
+
+def test_a_launch_is_told_of_what_it_touches_itself_and_not_of_what_others_have(machine):
+    launched = Launched(machine, "gfx1100", 1)
+    launched.run()
+    first, nbytes = launched.out, 4 * COUNT
+    launched.out, launched.x = (
+        launched.machine.put(bytes(nbytes)),
+        launched.machine.put(bytes(nbytes)),
+    )
+    launched.run("second")
+    with pytest.raises(OrderFault, match="compute, which runs k, wrote it"):
+        launched.other(lambda space: space.read(first, 4))
+    with pytest.raises(OrderFault, match="second, which runs k, wrote it"):
         launched.other(lambda space: space.read(launched.out, 4))
 
 
