@@ -87,8 +87,13 @@ def _mark_bytes(m: Machine) -> str:
         low = code.op(f"lshr i64 %address, {shift}")
         count = code.op(f"sub i64 {code.op(f'lshr i64 {last}, {shift}')}, {low}")
         place = code.op(f"inttoptr i64 {code.op(f'add i64 {base}, {low}')} to ptr")
-        count = code.op(f"add i64 {count}, 1")
-        code.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 1, i64 {count}, i1 false)")
+
+        def several() -> None:
+            whole = code.op(f"add i64 {count}, 1")
+            code.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 1, i64 {whole}, i1 false)")
+
+        single = code.op(f"icmp eq i64 {count}, 0")
+        code.when(single, lambda: code.do(f"store i8 1, ptr {place}"), several)
 
     kind = code.op(f"mul i64 {_word(code, _STRIDE)}, {code.wide('%how')}")
     marked(code.op(f"add i64 {_word(code, _MARKS)}, {kind}"), _WORD_SHIFT)
