@@ -416,7 +416,10 @@ def test_each_step_of_nv_fails_by_itself(tmp_path, monkeypatch):
 
 
 def test_the_chain_of_objects_is_made_and_goes(tmp_path):
-    nv._chain(findings.Findings(str(tmp_path / "f"), 100, True))
+    written = findings.Findings(str(tmp_path / "f"), 100, True)
+    for name in ("first", "second"):
+        written.check(name, lambda: nv._chain(written))
+    assert written_by(tmp_path) == [("first", "passed"), ("second", "passed")]
 
 
 # -- rows -------------------------------------------------------------------------------------

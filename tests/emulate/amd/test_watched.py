@@ -121,3 +121,4 @@ def test_accesses_that_are_no_work_of_a_queue_are_not_noted(machine):
         struct.pack("<QQi", launched.out, launched.x, 1),
     )  # fmt: skip
     launched.other(lambda space: space.read(launched.out, 4 * COUNT))
+    assert not launched.ordering.faults

@@ -101,6 +101,7 @@ def test_readers_need_no_order_and_other_words_neither(two):
     two.read(1)
     two.write(0, 4)
     two.write(1, 8)
+    assert not two.ordering.faults
 
 
 def test_a_write_has_to_come_after_all_readers_and_not_only_the_last(two):
@@ -142,6 +143,7 @@ def test_what_was_heard_is_passed_on(two):
     third.hear(two.space.heard_at(SIGNAL))
     with two.ordering.doing(third.work(0, third.before())):
         two.space.read(BASE, 4)
+    assert not two.ordering.faults
 
 
 def test_works_of_one_stream_are_ordered_by_its_barrier_alone(two):
@@ -158,6 +160,7 @@ def test_a_work_may_access_its_own_words_again(two):
         two.space.write(BASE, b"5678")
 
     two.do(0, both)
+    assert not two.ordering.faults
 
 
 def test_reads_through_caches_need_an_acquire_behind_what_was_heard():
@@ -188,6 +191,7 @@ def test_what_a_stream_that_is_over_did_is_no_fault(two):
     two.write(0)
     two.streams[0].is_over = True
     two.read(1)
+    assert not two.ordering.faults
 
 
 def test_arrays_of_words_are_as_good_as_ranges(two):
@@ -227,6 +231,7 @@ def test_what_the_host_stores_is_a_signal(two):
     two.ordering.host_stores(two.memory, SIGNAL - BASE)
     two.wait(0)
     two.read(0)
+    assert not two.ordering.faults
 
 
 def test_where_nobody_tells_of_the_host_all_that_was_signalled_is_known_at_a_doorbell():
@@ -253,3 +258,4 @@ def test_memory_that_nobody_holds_leaves_nothing(two):
     del other
     two.space.map(BASE + PAGE, PAGE, MemoryObject(PAGE), Permission.READ | Permission.WRITE)
     two.read(1, PAGE)
+    assert not two.ordering.faults
