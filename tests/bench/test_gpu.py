@@ -9,13 +9,12 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from _pytest.mark.expression import Expression
 
 from treadle.bench.gpu import __main__ as command
 from treadle.bench.gpu import amd, benchmark, findings, nv, parts, probes, record
 from treadle.bench.gpu.corpus import corpus
 from treadle.bench.gpu.rows import gpu_works
-from treadle.bench.gpu.suite import _of_this_alone, _Outcomes
+from treadle.bench.gpu.suite import _Outcomes
 from treadle.bench.gpu.summary import as_text
 from treadle.bench.libraries.tensor import TensorLibrary
 from treadle.emulate.cuda import EmulatedDriver
@@ -47,21 +46,6 @@ def test_a_dry_run_passes_and_leaves_nothing_out(tmp_path, capsys):
     assert "A dry run: these numbers say nothing of any GPU." in shown
     assert "| faults " in shown
     assert record_file.exists()
-
-
-def test_the_suite_takes_the_tests_of_its_device_alone():
-    """`conv` has an nv in it, and NV:PTX an NV."""
-    chosen = Expression.compile(_of_this_alone("NV"))
-    taken = ("test_a[NV]", "test_a[3-NV]", "test_conv[NV-2]")
-    for name in (
-        *taken,
-        "test_conv",
-        "test_a[NV:PTX]",
-        "test_conv[CUDA]",
-        "test_a[x-NV:PTX:sm_86]",
-    ):
-        matches = chosen.evaluate(lambda part, name=name, **_: part.lower() in name.lower())
-        assert matches == (name in taken), name
 
 
 def test_a_dry_run_of_amds_gpus_passes(tmp_path, capsys):
@@ -319,6 +303,24 @@ def test_a_test_that_is_skipped_since_the_gpu_fails_has_failed(tmp_path):
     assert found[1].message == "0 passed, 1 skipped, 1 failed"
 
 
+def test_tests_of_a_device_are_those_that_take_it_and_no_other(tmp_path):
+    (tmp_path / "test_some.py").write_text(
+        "import pytest\n"
+        "every = pytest.mark.parametrize('device', ['CPU', 'NV', 'NV:NVRTC:sm_80'])\n"
+        "@every\n@pytest.mark.parametrize('x', [1, 2])\n"
+        "def test_product(device, x): pass\n"
+        "def test_conv(): pass\n"
+        "@pytest.mark.parametrize('name', ['CONV', 'INV'])\ndef test_name(name): pass\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider",
+         "-p", "treadle.bench.gpu.of_device", "--rootdir", str(tmp_path), str(tmp_path)],
+        env={**os.environ, "TEST_DEVICES": "NV"}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    found = [line.rpartition("::")[2] for line in done.stdout.splitlines() if "::" in line]
+    assert found == ["test_product[1-NV]", "test_product[2-NV]"], done.stdout + done.stderr
+
+
 def test_all_parts_have_their_time_in_ten_minutes():
     for maker in ("CUDA", "AMD"):
         own = [part for part in parts.PARTS.values() if part.device == maker and not part.asked]
@@ -414,7 +416,10 @@ def test_each_step_of_nv_fails_by_itself(tmp_path, monkeypatch):
 
 
 def test_the_chain_of_objects_is_made_and_goes(tmp_path):
-    nv._chain(findings.Findings(str(tmp_path / "f"), 100, True))
+    written = findings.Findings(str(tmp_path / "f"), 100, True)
+    for name in ("first", "second"):
+        written.check(name, lambda: nv._chain(written))
+    assert written_by(tmp_path) == [("first", "passed"), ("second", "passed")]
 
 
 # -- rows -------------------------------------------------------------------------------------

@@ -11,34 +11,21 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from ..report import markdown
+from . import hardware
 from .findings import Findings, Skipped
-from .hardware import (
-    COUNT,
-    ITEMS,
-    REPLAYED,
-    ROUNDS,
-    Kernel,
-    best,
-    copies,
-    launches,
-    numbers,
-    put,
-    replays,
-)
 
 if TYPE_CHECKING:
     import numpy as np
 
     from ...runtime.hardware.amd import AMDDevice
     from ...tensor import Tensor
-    from .hardware import GPU
+    from .hardware import Way
 
 __all__ = ["run", "write_results"]
 
-_WORDS = 8  # that a launch of a replay may change
 _KERNEL = """
 target triple = "amdgcn-amd-amdhsa"
 declare i32 @llvm.amdgcn.workgroup.id.x()
@@ -64,11 +51,11 @@ attributes #0 = { "amdgpu-flat-work-group-size"="64,64" "amdgpu-no-implicitarg-p
 def run(findings: Findings) -> None:
     """All of it, the first GPU of the driver."""
     findings.check("the driver and its GPUs", lambda: _discovery(findings))
-    findings.check("copies", lambda: copies(_device()))
+    findings.check("copies", lambda: hardware.copies(_way()))
     for queue in ("PM4", "AQL"):
-        findings.check(f"launches by {queue}", lambda q=queue: _launches(_device(q)))
-        findings.check(f"replays by {queue}", lambda q=queue: _replays(_device(q)))
-    findings.check("a kernel's times", lambda: _timed(_device()))
+        for what, check in (("launches", hardware.launches), ("replays", hardware.replays)):
+            findings.check(f"{what} by {queue}", lambda q=queue, c=check: _with_kernel(q, c))
+    findings.check("a kernel's times", lambda: _timed(_way()))
     findings.check("results are the emulated GPU's", _beside_emulated, patience=90)
     findings.check("times", lambda: _times(findings), patience=60)
 
@@ -88,6 +75,10 @@ def _device(queue: str = "") -> AMDDevice:
     )
 
 
+def _way(queue: str = "") -> Way:
+    return cast("Way", _device(queue))
+
+
 def _discovery(findings: Findings) -> None:
     from ...runtime.hardware.amd import describe
 
@@ -100,36 +91,25 @@ def _discovery(findings: Findings) -> None:
     print(describe(kfd), file=sys.stderr)
 
 
+def _with_kernel(queue: str, check: Callable[[Way, hardware.Kernel], None]) -> None:
+    device = _way(queue)
+    check(device, _kernel(device))
+
+
 # -- right ------------------------------------------------------------------------------------
 
 
-def _kernel(device: GPU) -> Kernel:
+def _kernel(device: Way) -> hardware.Kernel:
+    """out = x * 3 + n"""
     from ...compile.llvm import LLVMCompiler
-    from ...runtime.base import Entry, Slot
 
-    code = LLVMCompiler(device.target).compile(_KERNEL)
-    slots = (Slot(0, 4 * COUNT, True), Slot(1, 4 * COUNT, False))
-    return Kernel(device.load(code, [Entry("k", COUNT // ITEMS, ITEMS, slots, (0,))]))
+    return hardware.Kernel(device, LLVMCompiler(device.target).compile(_KERNEL), "k")
 
 
-def _launches(device: GPU) -> None:
-    launches(device, _kernel(device))
-
-
-def _replays(device: GPU) -> None:
-    """A replay changes few words of what it starts again."""
-    from ...runtime.hardware.calls import HardwareCallList
-
-    calls = replays(device, _kernel(device))
-    assert isinstance(calls, HardwareCallList)
-    words = calls.patched / (ROUNDS * REPLAYED)
-    assert words <= _WORDS, f"{words} words change for each launch"
-
-
-def _timed(device: AMDDevice) -> None:
+def _timed(device: Way) -> None:
     """By the GPU's clock kernels end after they start, and one after the other."""
-    kernel, data = _kernel(device), numbers()
-    x, out = put(device, data), put(device, data)
+    kernel, data = _kernel(device), hardware.numbers()
+    x, out = hardware.put(device, data), hardware.put(device, data)
     times = device.call_list([kernel.launch(out, x, n) for n in range(4)]).run_timed()
     ends = [moment for both in times for moment in both]
     assert ends == sorted(ends), times
@@ -213,54 +193,15 @@ def _beside_emulated() -> None:
 def _times(findings: Findings) -> None:
     many, nbytes = (4, 1 << 16) if findings.emulated else (64, 1 << 28)
     queues = ("PM4", "AQL") if _device().node.partitions == 1 else ("AQL",)
-    rows = [row for queue in queues for row in _latencies(_device(queue), queue, many)]
-    rows += _rates(_device(), nbytes)
-    findings.note("times", dict(rows))
-    table = markdown(["AMD", "found"], [[name, text] for name, text in rows])
+    rows: dict[str, str] = {}
+    for queue in queues:
+        device = _way(queue)
+        times = hardware.latencies(device, _kernel(device), many)
+        rows |= {f"{name}, {queue}": hardware.shown(name, value) for name, value in times.items()}
+    rates = hardware.rates(_way(), nbytes)
+    rows |= {name: hardware.shown(name, value) for name, value in rates.items()}
+    findings.note("times", rows)
+    table = markdown(["AMD", "found"], [[name, text] for name, text in rows.items()])
     if findings.emulated:
         table.append("A dry run: these numbers say nothing of any GPU.")
     findings.note("text", "\n".join(table))
-
-
-def _latencies(device: GPU, queue: str, many: int) -> list[tuple[str, str]]:
-    """What launches take of the host's time, and until the GPU has done one."""
-    kernel, data = _kernel(device), numbers()
-    x, out = put(device, data), put(device, data)
-    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
-    calls = device.call_list(launch * REPLAYED)
-
-    def several() -> None:
-        for _ in range(many):
-            device.run(launch)
-
-    def whole() -> None:
-        device.run(launch)
-        wait()
-
-    for _ in range(2):  # both copies of the list are made
-        calls.run()
-    times = {
-        "a launch, host": best(several, wait) / many,
-        "a launch until it is done": best(whole, wait),
-        f"a launch of {REPLAYED} in a replay, host": best(calls.run, wait) / REPLAYED,
-    }
-    return [(f"{name}, {queue}", f"{1e6 * seconds:.1f} us") for name, seconds in times.items()]
-
-
-def _rates(device: GPU, nbytes: int) -> list[tuple[str, str]]:
-    import numpy as np
-
-    data = np.ones(nbytes, np.uint8)
-    one, two = put(device, data), put(device, data)
-
-    def within() -> None:
-        device.copy_from(device, one, two, nbytes)
-        device.synchronize()
-
-    wait, view = device.synchronize, data.data.cast("B")
-    times = {
-        "copies to the GPU": best(lambda: (device.write(one, view), wait()), wait),
-        "copies from the GPU": best(lambda: device.read(one, view), wait),
-        "copies within the GPU": best(within, wait),
-    }
-    return [(name, f"{nbytes / seconds / 1e9:.2f} GB/s") for name, seconds in times.items()]

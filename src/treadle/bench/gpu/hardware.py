@@ -1,52 +1,53 @@
-"""Checks that GPUs by their kernel drivers share: copies, launches and replays that are right.
+"""Copies, launches and replays on a GPU past its own user-space driver: right, and how quick.
 
-    launches(device, kernel)             # AssertionError where a result is wrong
-    replays(device, kernel)
-    best(action, device.synchronize)     # seconds
+    kernel = Kernel(device, code, "k")            # out = x * 3 + n
+    launches(device, kernel)                      # AssertionError where the result is not right
+    latencies(device, kernel, many=64)            # {"a launch, host": seconds, ...}
 
-A kernel is `out = x * 3 + n` over COUNT integers, in workgroups of ITEMS.
+What is of one maker's GPUs alone is in `amd` and `nv`.
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 if TYPE_CHECKING:
     from typing import Protocol
 
     import numpy as np
 
-    from ...runtime.base import Buffer, CallList, Device, Launch, Library
+    from ...runtime.base import Buffer, Device, Launch
+    from ...runtime.hardware.calls import HardwareCallList
 
-    class GPU(Device, Protocol):
-        """A GPU by its kernel driver, or by libcuda."""
+    class Way(Device, Protocol):
+        """A GPU by its kernel driver, or by another one that is beside it."""
 
         is_software: bool
 
-        @property
-        def copy_from(self) -> Callable[..., bool]: ...
+        def copy_from(self, other: object, source: Buffer, target: Buffer, nbytes: int) -> bool: ...
 
 
 __all__ = [
-    "COUNT", "ITEMS", "REPLAYED", "ROUNDS", "Kernel", "best", "copies", "get", "launches",
-    "numbers", "put", "replays",
+    "COUNT", "ITEMS", "REPLAYED", "Kernel", "copies", "get", "latencies", "launches", "numbers",
+    "put", "rates", "replays", "shown",
 ]  # fmt: skip
 
 COUNT, ITEMS = 4096, 64
-REPLAYED, ROUNDS = 16, 5  # launches of a replay, and how often a thing is done
+REPLAYED, _WORDS = 16, 8  # launches of a replay, and words that one may change
+_ROUNDS = 5
 
 
-def put(device: GPU, data: np.ndarray) -> Buffer:
-    """A buffer with these values."""
+def put(device: Way, data: np.ndarray) -> Buffer:
+    """A buffer with this data."""
     buffer = device.allocator.alloc(data.nbytes)
     device.write(buffer, data.data.cast("B"))
     return buffer
 
 
-def get(device: GPU, buffer: Buffer, like: np.ndarray) -> np.ndarray:
-    """What a buffer holds, of the shape and type of an array."""
+def get(device: Way, buffer: Buffer, like: np.ndarray) -> np.ndarray:
+    """What a buffer holds, as an array like another one."""
     import numpy as np
 
     found = np.zeros_like(like)
@@ -55,17 +56,20 @@ def get(device: GPU, buffer: Buffer, like: np.ndarray) -> np.ndarray:
 
 
 def numbers() -> np.ndarray:
-    """COUNT integers."""
+    """COUNT integers, none of them negative."""
     import numpy as np
 
     return np.random.default_rng(COUNT).integers(0, 1 << 28, COUNT, np.int64).astype(np.int32)
 
 
 class Kernel:
-    """A library's kernel, which takes two buffers and an integer."""
+    """One kernel (out, x, n) of COUNT work items on one device, by machine code for it."""
 
-    def __init__(self, library: Library) -> None:
-        self._library = library
+    def __init__(self, device: Way, code: bytes, symbol: str) -> None:
+        from ...runtime.base import Entry, Slot
+
+        slots = (Slot(0, 4 * COUNT, True), Slot(1, 4 * COUNT, False))
+        self._library = device.load(code, [Entry(symbol, COUNT // ITEMS, ITEMS, slots, (0,))])
 
     def launch(self, out: Buffer, x: Buffer, n: int) -> Launch:
         """One launch of it."""
@@ -74,7 +78,10 @@ class Kernel:
         return Launch(self._library.phases, [out.argument, x.argument], [n])
 
 
-def copies(device: GPU) -> None:
+# -- right ------------------------------------------------------------------------------------
+
+
+def copies(device: Way) -> None:
     """To the GPU, within it and back, of sizes that are no multiple of anything."""
     import numpy as np
 
@@ -85,46 +92,96 @@ def copies(device: GPU) -> None:
         np.testing.assert_array_equal(get(device, target, data), data)
 
 
-def launches(device: GPU, kernel: Kernel) -> None:
-    """Each launch reads what the one before it has written."""
+def launches(device: Way, kernel: Kernel) -> None:
+    """Each launch reads what the one before it has written. The kernel is out = x * 3 + n."""
     import numpy as np
 
     data = numbers()
     buffers = [put(device, data), put(device, 0 * data)]
     expected = data
-    for number in range(ROUNDS):
+    for number in range(_ROUNDS):
         device.run([kernel.launch(buffers[1], buffers[0], number)])
         buffers.reverse()
         expected = expected * np.int32(3) + np.int32(number)
     np.testing.assert_array_equal(get(device, buffers[0], data), expected)
 
 
-def replays(device: GPU, kernel: Kernel) -> CallList:
+def replays(device: Way, kernel: Kernel) -> None:
     """Other memory and another integer for each launch, while the last replay may still run."""
     import numpy as np
 
     data = numbers()
     x, outs = put(device, data), [put(device, 0 * data) for _ in range(2 * REPLAYED)]
-    calls = device.call_list([kernel.launch(out, x, 0) for out in outs[:REPLAYED]])
-    for number in range(ROUNDS):
+    given = [kernel.launch(out, x, 0) for out in outs[:REPLAYED]]
+    calls = cast("HardwareCallList", device.call_list(given))  # which counts words
+    for number in range(_ROUNDS):
         used = outs[REPLAYED * (number % 2) :][:REPLAYED]
+        before = calls.patched
         for call, out in enumerate(used):
             calls.set_arg(call, 0, out.argument)
             calls.set_var(call, 0, number + call)
         calls.run()
+        words = (calls.patched - before) / REPLAYED
+        assert words <= _WORDS, f"{words} words change for each launch"
         for call, out in enumerate(used):
             found = get(device, out, data)
             np.testing.assert_array_equal(found, data * np.int32(3) + np.int32(number + call))
-    return calls
 
 
-def best(action: Callable[[], object], wait: Callable[[], object]) -> float:
+# -- times ------------------------------------------------------------------------------------
+
+
+def _best(action: Callable[[], object], wait: Callable[[], object]) -> float:
     """Seconds of an action: the least of several, each begun when nothing runs."""
     found = []
-    for _ in range(ROUNDS):
+    for _ in range(_ROUNDS):
         wait()
         start = time.perf_counter()
         action()
         found.append(time.perf_counter() - start)
     wait()
     return min(found)
+
+
+def latencies(device: Way, kernel: Kernel, many: int) -> dict[str, float]:
+    """Seconds that launches take of the host's time, and until the GPU has done them."""
+    data = numbers()
+    x, out = put(device, data), put(device, data)
+    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
+    calls = device.call_list(launch * REPLAYED)
+
+    def all_launches() -> None:
+        for _ in range(many):
+            device.run(launch)
+
+    for _ in range(2):  # what is made once is made
+        calls.run()
+    return {
+        "a launch, host": _best(all_launches, wait) / many,
+        "a launch until it is done": _best(lambda: (device.run(launch), wait()), wait),
+        f"a replay of {REPLAYED} launches, host": _best(calls.run, wait),
+        f"a replay of {REPLAYED} launches until it is done": _best(
+            lambda: (calls.run(), wait()), wait
+        ),
+    }
+
+
+def rates(device: Way, nbytes: int) -> dict[str, float]:
+    """Bytes in a nanosecond of copies."""
+    import numpy as np
+
+    data = np.ones(nbytes, np.uint8)
+    view, wait, one, two = data.data, device.synchronize, put(device, data), put(device, data)
+    times = {
+        "copies to the GPU": _best(lambda: (device.write(one, view), wait()), wait),
+        "copies from the GPU": _best(lambda: device.read(one, view), wait),
+        "copies within the GPU": _best(
+            lambda: (device.copy_from(device, one, two, nbytes), wait()), wait
+        ),
+    }
+    return {name: nbytes / took / 1e9 for name, took in times.items()}
+
+
+def shown(name: str, value: float) -> str:
+    """A latency or a rate as a table has it."""
+    return f"{value:.2f} GB/s" if "copies" in name else f"{1e6 * value:.1f} us"

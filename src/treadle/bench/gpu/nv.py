@@ -9,30 +9,17 @@ reset, and no setting is changed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..report import markdown
-from . import suite
+from . import hardware, suite
 from .findings import Findings, Skipped
-from .hardware import (
-    COUNT,
-    ITEMS,
-    REPLAYED,
-    Kernel,
-    best,
-    copies,
-    get,
-    launches,
-    numbers,
-    put,
-    replays,
-)
 
 if TYPE_CHECKING:
     from ...runtime.hardware.nv import RM
     from ...runtime.hardware.nv.objects import GPUObjects
-    from .hardware import GPU
+    from .hardware import Way
 
 __all__ = ["run"]
 
@@ -83,9 +70,9 @@ def run(findings: Findings) -> None:
     steps.take("NV: classes of the GPU", lambda: _classes(findings))
     steps.take("NV: the chain of RM's objects", lambda: _chain(findings))
     steps.take("NV: one semaphore", lambda: _device(findings).synchronize())
-    steps.take("NV: copies", lambda: copies(_device(findings)))
-    steps.take("NV: a launch by queue meta data", lambda: _launches(_device(findings)))
-    steps.take("NV: replays", lambda: _replays(_device(findings)))
+    steps.take("NV: copies", lambda: hardware.copies(_device(findings)))
+    steps.take("NV: a launch by queue meta data", lambda: _with_kernel(findings, hardware.launches))
+    steps.take("NV: replays", lambda: _with_kernel(findings, hardware.replays))
     for symbol in _SYMBOLS:
         steps.take(f"NV: the bits of CUDA, {symbol}", lambda s=symbol: _same_bits(findings, s))
     steps.take("NV: times", lambda: _times(findings), 60.0)
@@ -181,17 +168,16 @@ def _chain(findings: Findings) -> None:
 # -- right ------------------------------------------------------------------------------------
 
 
-def _device(findings: Findings, backend: str = "NV") -> GPU:
+def _device(findings: Findings, backend: str = "NV") -> Way:
     from ... import Device
 
     return Device[_name(backend, findings)].runtime
 
 
-def _kernel(device: GPU, symbol: str = "integers") -> Kernel:
-    """One kernel of the source, by machine code for the device's own architecture."""
+def _kernel(device: Way, symbol: str = "integers") -> hardware.Kernel:
+    """One kernel of the source on one device, by machine code for its own architecture."""
     from ...compile.nvrtc import NVRTCCompiler
     from ...emulate.nv.compiler import RecordingCompiler
-    from ...runtime.base import Entry, Slot
     from ...runtime.hardware.nv import NVDevice, plain_target
 
     compiler = NVRTCCompiler(plain_target(device.target.cpu), "cubin")
@@ -201,16 +187,12 @@ def _kernel(device: GPU, symbol: str = "integers") -> Kernel:
         code = RecordingCompiler(compiler).compile(_SOURCE)
     else:
         code = compiler.compile_both(_SOURCE)[1]
-    slots = (Slot(0, 4 * COUNT, True), Slot(1, 4 * COUNT, False))
-    return Kernel(device.load(code, [Entry(symbol, COUNT // ITEMS, ITEMS, slots, (0,))]))
+    return hardware.Kernel(device, code, symbol)
 
 
-def _launches(device: GPU) -> None:
-    launches(device, _kernel(device))
-
-
-def _replays(device: GPU) -> None:
-    replays(device, _kernel(device))
+def _with_kernel(findings: Findings, check: Callable[[Way, hardware.Kernel], None]) -> None:
+    device = _device(findings)
+    check(device, _kernel(device))
 
 
 def _same_bits(findings: Findings, symbol: str) -> None:
@@ -219,10 +201,10 @@ def _same_bits(findings: Findings, symbol: str) -> None:
 
     found = []
     for backend in ("NV", "CUDA"):
-        device, data = _device(findings, backend), numbers()
-        kernel, x, out = _kernel(device, symbol), put(device, data), put(device, 0 * data)
-        device.run([kernel.launch(out, x, 7)])
-        found.append(get(device, out, data))
+        device, data = _device(findings, backend), hardware.numbers()
+        x, out = hardware.put(device, data), hardware.put(device, 0 * data)
+        device.run([_kernel(device, symbol).launch(out, x, 7)])
+        found.append(hardware.get(device, out, data))
     assert found[0].any(), "all results are zeros"
     np.testing.assert_array_equal(*found)
 
@@ -235,53 +217,13 @@ def _times(findings: Findings) -> None:
     many, nbytes = (4, 1 << 16) if findings.emulated else (256, 1 << 28)
     columns = [_of_one(_device(findings, way), many, nbytes) for way in ("NV", "CUDA")]
     findings.note("NV times", dict(zip(("NV", "CUDA"), columns, strict=True)))
-    rows = [[name, _shown(name, columns[0]), _shown(name, columns[1])] for name in columns[0]]
+    rows = [[name, *(hardware.shown(name, one[name]) for one in columns)] for name in columns[0]]
     table = markdown(["", "NV", "CUDA"], rows)
     if findings.emulated:
         table.append("A dry run: these numbers say nothing of any GPU.")
     findings.note("text", "\n".join(table))
 
 
-def _shown(name: str, times: dict[str, float]) -> str:
-    return f"{times[name]:.2f} GB/s" if "copies" in name else f"{1e6 * times[name]:.1f} us"
-
-
-def _of_one(device: GPU, many: int, nbytes: int) -> dict[str, float]:
-    """Seconds, and bytes in a nanosecond of copies."""
-    import numpy as np
-
-    kernel, data = _kernel(device), numbers()
-    x, out = put(device, data), put(device, data)
-    launch, wait = [kernel.launch(out, x, 1)], device.synchronize
-    calls = device.call_list(launch * REPLAYED)
-    block = np.ones(nbytes, np.uint8)
-    view, one, two = block.data, put(device, block), put(device, block)
-
-    def several() -> None:
-        for _ in range(many):
-            device.run(launch)
-
-    def done(*actions: Callable[[], object]) -> Callable[[], None]:
-        return lambda: _all((*actions, wait))
-
-    for _ in range(2):  # what is made once is made
-        calls.run()
-    seconds = {
-        "a launch, host": best(several, wait) / many,
-        "a launch until it is done": best(done(lambda: device.run(launch)), wait),
-        f"a replay of {REPLAYED} launches, host": best(calls.run, wait),
-        f"a replay of {REPLAYED} launches until it is done": best(done(calls.run), wait),
-    }
-    rates = {
-        "copies to the GPU": best(done(lambda: device.write(one, view)), wait),
-        "copies from the GPU": best(lambda: device.read(one, view), wait),
-        "copies within the GPU": best(
-            done(lambda: device.copy_from(device, one, two, nbytes)), wait
-        ),
-    }
-    return seconds | {name: nbytes / took / 1e9 for name, took in rates.items()}
-
-
-def _all(actions: Sequence[Callable[[], object]]) -> None:
-    for action in actions:
-        action()
+def _of_one(device: Way, many: int, nbytes: int) -> dict[str, float]:
+    """Seconds of launches, and bytes in a nanosecond of copies."""
+    return hardware.latencies(device, _kernel(device), many) | hardware.rates(device, nbytes)

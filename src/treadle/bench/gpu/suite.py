@@ -42,7 +42,7 @@ def run(findings: Findings, device: str) -> None:
     os.environ["TEST_DEVICES"] = device
     os.chdir(folder.parent)
     outcomes = _Outcomes(findings, device)
-    chosen = _FEW if findings.emulated else ["tests", "-k", _of_this_alone(device)]
+    chosen = _FEW if findings.emulated else ["tests", "-p", f"{__package__}.of_device"]
     workers = []
     if importlib.util.find_spec("xdist") is None:
         findings.add("tests in many processes", "skipped", message="pip install pytest-xdist")
@@ -54,16 +54,6 @@ def run(findings: Findings, device: str) -> None:
         plugins=[outcomes],
     )
     outcomes.write()
-
-
-def _of_this_alone(device: str) -> str:
-    """pytest's expression for tests of a device, without those of others that its name begins."""
-    from ...backends import BACKENDS
-
-    tested = [name for b in BACKENDS for names in b.tested_devices.values() for name in names]
-    others = [name for name in tested if device in name and name != device]
-    here = f"([{device} or -{device})"  # as a part of a test's name: `conv` has an nv, too
-    return " and not ".join([here, *others])
 
 
 def _compute(device: str) -> None:

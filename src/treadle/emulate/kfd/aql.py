@@ -92,7 +92,7 @@ class AQLQueue(Queue):
         if kind in (_BARRIER_AND, _BARRIER_OR):
             yield from self._wait(kind, packet)
             self._acquire(header)
-            self._signal_end(header, signal, After.BARRIER)
+            self.work.add(partial(self._complete, signal, 0), is_urgent=True)
         elif kind == _DISPATCH:
             self._launch(header, packet, address, signal)
         elif kind == _VENDOR:
@@ -104,15 +104,6 @@ class AQLQueue(Queue):
         """Invalidates caches, where a packet asks for it, before its work begins."""
         if header >> _ACQUIRE_SHIFT & 3 and not self.gpu.drops("acquire"):
             self.work.stream.acquire()
-
-    def _releases(self, header: int) -> bool:
-        """Whether a packet's end lets others see what was written before."""
-        return bool(header >> _RELEASE_SHIFT & 3) and not self.gpu.drops("release")
-
-    def _signal_end(self, header: int, signal: int, after: After) -> None:
-        """The end of a packet that is no kernel."""
-        after = after if self._releases(header) else After.NOTHING
-        self.work.add(partial(self._complete, signal, 0), after, is_urgent=True)
 
     def _vendor(self, header: int, packet: bytes, signal: int) -> Iterator[bool]:
         (form,) = struct.unpack_from("<H", packet, 2)
@@ -126,7 +117,7 @@ class AQLQueue(Queue):
         else:
             raise KernelFault(f"AMD's AQL packets of format {form} are not emulated")
         self._acquire(header)
-        self._signal_end(header, signal, After.ALL)
+        self.work.add(partial(self._complete, signal, 0), After.ALL, is_urgent=True)
 
     def _wait_for_value(self, packet: bytes) -> Iterator[bool]:
         signal, value, mask, condition = struct.unpack_from("<QqqI", packet, 8)
@@ -160,7 +151,8 @@ class AQLQueue(Queue):
         dispatch = self._dispatch(packet, address)
         self._acquire(header)
         what = f"runs the code at {dispatch.program:#x}"
-        if not self._releases(header):
+        releases = header >> _RELEASE_SHIFT & 3 and not self.gpu.drops("release")
+        if not releases:
             self.work.add(partial(self.gpu.execute, dispatch), what=what)
             self.work.add(partial(self._complete, signal, 0), After.NOTHING, is_urgent=True)
             return

@@ -109,7 +109,7 @@ class Events:
             return
         space, page = self._page
         if space.read64(page + 8 * number) != _UNSIGNALED:
-            space.write_signal(page + 8 * number, _UNSIGNALED.to_bytes(8, "little"))
+            space.write_past(page + 8 * number, _UNSIGNALED.to_bytes(8, "little"))
             self.set(number)
 
     def memory_fault(self, gpu_id: int, address: int, reason: str) -> None:

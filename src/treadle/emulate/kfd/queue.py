@@ -89,12 +89,12 @@ class Queue(queue.Queue[GPU]):
 
     def hear(self, address: int) -> None:
         """What comes next comes after what the signal at an address stands for."""
-        self.work.stream.hear(self.ordering.heard_at(self.gpu.space, address))
+        self.work.stream.hear(self.gpu.space.heard_at(address))
 
     def signal(self, address: int, nbytes: int, value: int, *, covers_itself: bool = False) -> None:
         """The work that is being done writes a signal."""
         data = (value & (1 << 8 * nbytes) - 1).to_bytes(nbytes, "little")
-        self.ordering.signal(self.gpu.space, address, data, covers_itself=covers_itself)
+        self.gpu.space.signal(address, data, covers_itself)
 
     def until(
         self, address: int, nbytes: int, mask: int, reference: int, how: int

@@ -26,6 +26,7 @@ from treadle.runtime.hardware import host_memory
 from treadle.runtime.hardware.host_memory import PAGE
 
 if TYPE_CHECKING:
+    from treadle.emulate.machine.knowledge import Knowledge
     from treadle.emulate.machine.ordering import Ordering
 
 __all__ = [
@@ -212,11 +213,21 @@ class AddressSpace:
             ctypes.memmove(mapping.host + offset, data[done : done + size], size)
             done += size
 
-    def write_signal(self, address: int, data: bytes) -> Mapping:
-        """Bytes of a signal, which are no access that the ordering has to know; where they are."""
+    def write_past(self, address: int, data: bytes) -> tuple[Mapping, int]:
+        """Bytes within a page that are no access for the ordering; where they are."""
         mapping, offset, size = self._mapped(address, len(data), Permission.WRITE)[0]
         ctypes.memmove(mapping.host + offset, data, size)
-        return mapping
+        return mapping, offset
+
+    def signal(self, address: int, data: bytes, covers_itself: bool = False) -> None:
+        """The bytes of a signal, which says what the work that writes it knows (see ordering)."""
+        mapping, offset = self.write_past(address, data)
+        self.ordering.signal(mapping.owner, offset, covers_itself)
+
+    def heard_at(self, address: int) -> Knowledge:
+        """What one knows who has waited for a signal."""
+        mapping = self.find(address, 0)
+        return self.ordering.heard_at(mapping.owner, address - mapping.start)
 
     def fetch(self, address: int, nbytes: int) -> bytes:
         """Bytes as instructions are read."""

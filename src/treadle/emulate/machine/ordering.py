@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple, Protocol
 from weakref import WeakKeyDictionary, WeakSet
 
 import numpy as np
@@ -33,17 +33,28 @@ import numpy as np
 from treadle.emulate.machine.faults import OrderFault
 from treadle.emulate.machine.knowledge import ATOMIC, Knowledge, number_of, stamp, stream_of
 
-if TYPE_CHECKING:
-    from treadle.emulate.machine.memory import AddressSpace, HostPages, MemoryObject
-    from treadle.emulate.machine.work import Worklist
-
-__all__ = ["WORD", "Ordering", "Stream", "Where", "Work", "words"]
+__all__ = ["WORD", "Hurried", "Memory", "Ordering", "Stream", "Where", "Work", "words"]
 
 WORD = 4  # bytes
 _MOST_NAMES = 1 << 12  # works of a stream whose names are remembered
 _HOST = 1
 
 Where = slice | np.ndarray  # numbers of words
+
+
+class Memory(Protocol):
+    """Memory that others access, under whichever addresses."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+
+class Hurried(Protocol):
+    """What takes work on."""
+
+    def hurry(self) -> None:
+        """All work may be done from now on."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +127,7 @@ class _Shadow:
 class _Place(NamedTuple):
     """Words of memory that is at `base` for whoever accesses it."""
 
-    memory: MemoryObject | HostPages
+    memory: Memory
     where: Where
     base: int
 
@@ -131,9 +142,9 @@ class Ordering:
 
     def __init__(self, sees_host: bool = True) -> None:
         self.sees_host = sees_host
-        self.worklists: WeakSet[Worklist] = WeakSet()
+        self.worklists: WeakSet[Hurried] = WeakSet()
         self._streams: dict[int, Stream] = {}
-        self._shadows: WeakKeyDictionary[MemoryObject | HostPages, _Shadow] = WeakKeyDictionary()
+        self._shadows: WeakKeyDictionary[Memory, _Shadow] = WeakKeyDictionary()
         self._sets: list[tuple[int, ...]] = []
         self._numbers: dict[tuple[int, ...], int] = {}
         self._current: Work | None = None
@@ -168,7 +179,7 @@ class Ordering:
         for work in self.worklists:
             work.hurry()
 
-    def _shadow(self, memory: MemoryObject | HostPages) -> _Shadow:
+    def _shadow(self, memory: Memory) -> _Shadow:
         found = self._shadows.get(memory)
         if found is None:
             found = self._shadows[memory] = _Shadow(memory.nbytes)
@@ -176,27 +187,20 @@ class Ordering:
 
     # -- signals ----------------------------------------------------------------------------------
 
-    def signal(
-        self, space: AddressSpace, address: int, data: bytes, *, covers_itself: bool = False
-    ) -> None:
-        """The current work writes a signal, which says that all before it has ended."""
+    def signal(self, memory: Memory, offset: int, covers_itself: bool) -> None:
+        """The current work writes a signal there, which says that all before it has ended."""
         work = self._current
         assert work is not None
         known = work.before.with_one(work.stamp) if covers_itself else work.before
-        mapping = space.write_signal(address, data)
-        self._signalled(mapping.owner, address - mapping.start, known)
+        self._signalled(memory, offset, known)
 
-    def _signalled(self, memory: MemoryObject | HostPages, offset: int, known: Knowledge) -> None:
+    def _signalled(self, memory: Memory, offset: int, known: Knowledge) -> None:
         self._shadow(memory).signalled[offset // WORD] = known
         if not self.sees_host:
             self._all = self._all.joined(known)
 
-    def heard_at(self, space: AddressSpace, address: int) -> Knowledge:
+    def heard_at(self, memory: Memory, offset: int) -> Knowledge:
         """What one knows who has waited for a word."""
-        mapping = space.find(address, 0)
-        return self._heard_at(mapping.owner, address - mapping.start)
-
-    def _heard_at(self, memory: MemoryObject | HostPages, offset: int) -> Knowledge:
         if not self.sees_host:
             return self._all
         shadow = self._shadows.get(memory)
@@ -214,24 +218,20 @@ class Ordering:
         self._host.barrier(self._epoch)
         return self._host.before()
 
-    def host_stores(self, memory: MemoryObject | HostPages, offset: int) -> None:
+    def host_stores(self, memory: Memory, offset: int) -> None:
         """The host stores to a word, which may be a signal."""
         self._signalled(memory, offset, self.submitted())
 
-    def host_loads(self, memory: MemoryObject | HostPages, offset: int) -> None:
+    def host_loads(self, memory: Memory, offset: int) -> None:
         """The host looks at a word, which may be a signal."""
-        self._host.hear(self._heard_at(memory, offset))
+        self._host.hear(self.heard_at(memory, offset))
 
-    def host_reads(
-        self, memory: MemoryObject | HostPages, offset: int, nbytes: int, base: int
-    ) -> None:
+    def host_reads(self, memory: Memory, offset: int, nbytes: int, base: int) -> None:
         """The host reads memory that it shares with devices."""
         with self._by_host():
             self.reads(memory, words(offset, nbytes), base)
 
-    def host_writes(
-        self, memory: MemoryObject | HostPages, offset: int, nbytes: int, base: int
-    ) -> None:
+    def host_writes(self, memory: Memory, offset: int, nbytes: int, base: int) -> None:
         """The host writes memory that it shares with devices."""
         with self._by_host():
             self.writes(memory, words(offset, nbytes), base)
@@ -244,7 +244,7 @@ class Ordering:
 
     # -- accesses ---------------------------------------------------------------------------------
 
-    def reads(self, memory: MemoryObject | HostPages, where: Where, base: int) -> None:
+    def reads(self, memory: Memory, where: Where, base: int) -> None:
         """The current work reads words of memory, which for it is at `base`. Raises OrderFault."""
         work, shadow, place = self._current, self._shadow(memory), _Place(memory, where, base)
         if work is None:
@@ -252,9 +252,7 @@ class Ordering:
         self._check(work, shadow.written[where], work.seen, place, "reads", "wrote")
         self._note(shadow.read, where, work.stamp, work.before)
 
-    def writes(
-        self, memory: MemoryObject | HostPages, where: Where, base: int, is_atomic: bool = False
-    ) -> None:
+    def writes(self, memory: Memory, where: Where, base: int, is_atomic: bool = False) -> None:
         """The current work writes words of memory; like `reads`."""
         work, shadow, place = self._current, self._shadow(memory), _Place(memory, where, base)
         if work is None:

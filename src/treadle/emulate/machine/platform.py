@@ -222,8 +222,10 @@ class EmulatedPlatform:
 
     def unmap(self, address: int, nbytes: int) -> None:
         with self._lock:
-            for page in range(address, address + nbytes, host_memory.PAGE):
-                self._mapped.pop(page, None)
+            pages = range(address, address + nbytes, host_memory.PAGE)
+            fewest = min(pages, self._mapped, key=len)  # mostly nothing of it is mapped
+            for page in [one for one in fewest if one in pages and one in self._mapped]:
+                del self._mapped[page]
                 self._doorbells.pop(page, None)
         host_memory.release(address, nbytes)
 
@@ -287,7 +289,8 @@ class EmulatedPlatform:
     def _finish(self) -> None:
         """All work that can be done without the host, slow work too."""
         self.ordering.hurry()
-        self.scheduler.settle()
+        while self.scheduler.step():
+            self.ordering.hurry()  # what was taken on meanwhile
 
     def _accesses(
         self, tell: Callable[[MemoryObject, int, int, int], None], address: int, nbytes: int

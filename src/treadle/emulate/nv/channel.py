@@ -209,7 +209,7 @@ class Channel(Queue[GPU]):
             return
         while int.from_bytes(self.space.read(address, nbytes), "little") != payload:
             yield False
-        self.work.stream.hear(self.ordering.heard_at(self.space, address))
+        self.work.stream.hear(self.space.heard_at(address))
 
     def _release(self, address: int, payload: int, nbytes: int, fields: dict[str, int]) -> None:
         if self.gpu.drops("release"):
@@ -220,10 +220,9 @@ class Channel(Queue[GPU]):
         self.work.add(run, after, is_urgent=True)
 
     def _write(self, address: int, payload: int, nbytes: int, is_timed: bool) -> None:
-        signal = partial(self.ordering.signal, self.space)
         if is_timed:
-            signal(address + 8, self.gpu.clock().to_bytes(8, "little"))
-        signal(address, payload.to_bytes(nbytes, "little"))
+            self.space.signal(address + 8, self.gpu.clock().to_bytes(8, "little"))
+        self.space.signal(address, payload.to_bytes(nbytes, "little"))
 
 
 def _wrong(told: str) -> ChannelFault:

@@ -60,7 +60,8 @@ class CopyEngine:
         source = state["OFFSET_IN_UPPER"] << 32 | state["OFFSET_IN_LOWER"]
         target = state["OFFSET_OUT_UPPER"] << 32 | state["OFFSET_OUT_LOWER"]
         nbytes = state["LINE_LENGTH_IN"]
-        run, what = partial(self._copy, target, source, nbytes), f"copies {nbytes} to {target:#x}"
+        run = partial(self._copy, target, source, nbytes)
+        what = f"copies {nbytes} bytes to {target:#x}"
         if kind == _NOT_PIPELINED:
             self._work.add(run, After.ALL, what=what)
             self._work.barrier()

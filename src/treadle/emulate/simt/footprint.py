@@ -1,6 +1,6 @@
 """Which words of memory a launch reads and writes, for whoever checks its order behind others.
 
-    footprint = Footprint(nbytes)
+    footprint = Footprint(start, nbytes)
     Region(start, nbytes, delta, footprint=footprint.record)
     ...                                        # a launch
     for how, words in footprint.take(): ...    # what it did: LOAD, STORE or TOUCH; numbers of words
@@ -28,7 +28,6 @@ __all__ = ["Footprint", "footprint_functions"]
 
 _WORD_SHIFT, _PAGE_SHIFT = 2, 12
 _WORDS = 1 << _PAGE_SHIFT - _WORD_SHIFT  # of a page
-_PADDING = 64  # bytes: vectors may be stored a little behind the last word
 # Words of the record that code reads: where the marks of LOAD are, how far on those of the next
 # kind are, and where the marks of pages are, all as of a region that begins at address 0.
 _MARKS, _STRIDE, _PAGES = range(3)
@@ -39,7 +38,7 @@ class Footprint:
 
     def __init__(self, start: int, nbytes: int) -> None:
         pages = -(-nbytes >> _PAGE_SHIFT) + 1
-        self._stride = pages * _WORDS + _PADDING
+        self._stride = pages * _WORDS
         self._marks = np.zeros((3, self._stride), np.uint8)
         self._pages = np.zeros(pages, np.uint8)
         marks = self._marks.ctypes.data - (start >> _WORD_SHIFT)
@@ -88,8 +87,13 @@ def _mark_bytes(m: Machine) -> str:
         low = code.op(f"lshr i64 %address, {shift}")
         count = code.op(f"sub i64 {code.op(f'lshr i64 {last}, {shift}')}, {low}")
         place = code.op(f"inttoptr i64 {code.op(f'add i64 {base}, {low}')} to ptr")
-        count = code.op(f"add i64 {count}, 1")
-        code.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 1, i64 {count}, i1 false)")
+
+        def several() -> None:
+            whole = code.op(f"add i64 {count}, 1")
+            code.do(f"call void @llvm.memset.p0.i64(ptr {place}, i8 1, i64 {whole}, i1 false)")
+
+        single = code.op(f"icmp eq i64 {count}, 0")
+        code.when(single, lambda: code.do(f"store i8 1, ptr {place}"), several)
 
     kind = code.op(f"mul i64 {_word(code, _STRIDE)}, {code.wide('%how')}")
     marked(code.op(f"add i64 {_word(code, _MARKS)}, {kind}"), _WORD_SHIFT)
