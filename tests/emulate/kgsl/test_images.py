@@ -29,7 +29,7 @@ def descriptor(address, width=8, height=8, pitch=256, fmt=FLOATS, first=0, kind=
         low,
         high,
     ]
-    return words + [0] * 10
+    return [*words, *[0] * 10]
 
 
 def state(block, kind, address, count):
