@@ -11,7 +11,7 @@ from treadle.compile.ir3 import IR3Compiler, machine_code
 from treadle.compile.ir3_code import Constant, Instruction, Literal, Register, Value
 from treadle.compile.ir3_conditions import join_conditions
 from treadle.compile.ir3_hazards import insert_waits
-from treadle.compile.ir3_liveness import gaps, lives
+from treadle.compile.ir3_liveness import gaps, lives, pressures
 from treadle.compile.ir3_loops import hoist
 from treadle.compile.ir3_object import Entry, pack, unpack
 from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
@@ -258,9 +258,7 @@ def test_few_registers_hold_back_what_makes_values():
 
 def _pressure(found):
     """The most lanes live at once."""
-    alive = lives(found).values()
-    last = gaps(found)[-1] + len(found.blocks[-1].code)
-    return max(sum(bits >> gap & 1 for bits in alive) for gap in range(last))
+    return max(pressures(found, lives(found)))
 
 
 # -- registers
@@ -273,6 +271,8 @@ def test_lanes_are_live_from_their_writing_to_their_last_reading():
     assert found_lives[1, 0] == sum(1 << n for n in (1, 2, 3, 4, 5, 6))  # all of the loop
     assert found_lives[2, 0] == 1 << 3
     assert found_lives[3, 0] == 1 << 4
+    expected = [sum(bits >> gap & 1 for bits in found_lives.values()) for gap in range(8)]
+    assert pressures(found, found_lives)[:8] == expected
 
 
 def test_halves_lie_in_full_registers_and_stay_below_r24():
