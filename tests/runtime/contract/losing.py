@@ -123,10 +123,26 @@ def _open_nv(name: str) -> Any:
     return device
 
 
+def _open_qcom(name: str) -> Any:
+    """A GPU of a machine of its own."""
+    from treadle.emulate.ir3.execute import Executor
+    from treadle.emulate.kgsl import EmulatedKGSL
+    from treadle.emulate.machine.platform import EmulatedPlatform
+    from treadle.engine.host_code import compile_for_host
+    from treadle.runtime.hardware.qcom import KGSL, QCOMDevice, target_of
+
+    platform = EmulatedPlatform()
+    driver = EmulatedKGSL(platform, _chip_of(name), Executor(compile_for_host))
+    device = QCOMDevice(name, KGSL(platform), lambda chip_id: target_of(chip_id, None, True))
+    device.gpu = driver.gpu  # type: ignore[attr-defined]
+    return device
+
+
 LOSING: dict[str, Losing] = {
     "AMD": Losing(_open_amd, _lose_emulated),
     "CL": Losing(_open, _lose_cl),
     "CUDA": Losing(_open, _lose_cuda),
     "NV": Losing(_open_nv, _lose_emulated),
+    "QCOM": Losing(_open_qcom, _lose_emulated),
     "WEBGPU": Losing(_open, _lose_webgpu),
 }

@@ -16,9 +16,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from treadle.emulate.amd.values import Values
 from treadle.emulate.amd.wave import Unsupported
 from treadle.emulate.simt.emit import Emitter
+from treadle.emulate.simt.values import Values
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave

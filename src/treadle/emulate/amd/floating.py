@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
-from treadle.emulate.amd.values import bits_of
 from treadle.emulate.amd.vector import VCC, join, packed, set_flags, simple
+from treadle.emulate.simt.values import bits_of
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
-from treadle.emulate.amd.values import bits_of
 from treadle.emulate.amd.wave import Unsupported
+from treadle.emulate.simt.values import bits_of
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave

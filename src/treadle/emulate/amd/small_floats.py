@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
-from treadle.emulate.amd.values import float_bits
+from treadle.emulate.simt.values import float_bits
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.chips import Chip

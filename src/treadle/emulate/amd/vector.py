@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
-from treadle.emulate.amd.values import bits_of, is_float
+from treadle.emulate.simt.values import bits_of, is_float
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave

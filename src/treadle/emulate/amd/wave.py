@@ -14,7 +14,7 @@ from treadle.emulate.amd.lanes import dpp_lanes
 from treadle.emulate.amd.machine import PRIVATE, SHARED, WINDOW
 from treadle.emulate.amd.names import canonical
 from treadle.emulate.amd.operands import Kind, Operand
-from treadle.emulate.amd.values import Values, bits_of, is_float
+from treadle.emulate.simt.values import Values, bits_of, is_float
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 __all__ = [
-    "DeviceFile", "Doorbells", "EmulatedPlatform", "OpenFile", "OwnMemory", "ProgramMemory",
-    "refusal",
+    "DeviceFile", "Doorbells", "EmulatedPlatform", "OpenFile", "OwnMemory", "Placed",
+    "ProgramMemory", "refusal",
 ]  # fmt: skip
 
 _STEPS_OF_A_DOORBELL = 4
@@ -55,6 +55,13 @@ class Doorbells(NamedTuple):
     rung: Callable[[int, int], None]
 
 
+class Placed(NamedTuple):
+    """Memory whose device is told where the program maps it: `placed(address)` may refuse."""
+
+    memory: MemoryObject
+    placed: Callable[[int], None]
+
+
 class OpenFile(Protocol):
     """What an open device file can do."""
 
@@ -62,7 +69,7 @@ class OpenFile(Protocol):
         """OSError ENOTTY for what it does not know."""
         ...
 
-    def map(self, nbytes: int, offset: int) -> MemoryObject | Doorbells:
+    def map(self, nbytes: int, offset: int) -> MemoryObject | Doorbells | Placed:
         """What is mapped at an offset. OSError EINVAL if there is nothing."""
         ...
 
@@ -194,7 +201,9 @@ class EmulatedPlatform:
     def map(self, fd: int, nbytes: int, offset: int, address: int) -> None:
         with self._lock:
             found = self.file(fd).map(nbytes, offset)
-            memory = found.memory if isinstance(found, Doorbells) else found
+            memory = found.memory if isinstance(found, Doorbells | Placed) else found
+            if isinstance(found, Placed):
+                found.placed(address)
             host_memory.map_file(memory.fd, nbytes, memory.offset, address)
             if isinstance(found, Doorbells):
                 for page in range(0, nbytes, host_memory.PAGE):
