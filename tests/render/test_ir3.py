@@ -67,6 +67,11 @@ PROGRAMS = {
     "words": ((rng.integers(-(2**62), 2**62, 100), rng.integers(1, 2**40, 100)),
               lambda a, b: a // b + a % b, None),
     "bytes": ((rng.integers(0, 256, 333, np.uint8),), lambda a: a * 3 + 1, None),
+    "turned": ((rng.integers(0, 256, 99, np.uint8), array(77)),
+               lambda a, b: a.flip(0)[:50].cast(dtypes.float32) + b.flip(0)[:50],
+               lambda a, b: a[::-1][:50].astype(np.float32) + b[::-1][:50]),
+    "turned halves": ((array(55).astype(np.float16),), lambda a: a.flip(0)[:50] + a[:50],
+                      lambda a: a[::-1][:50] + a[:50]),
     "order": ((array(4, 33),), lambda a: a.argmax(1), lambda a: a.argmax(1)),
     "bools": ((array(333),), lambda a: ((a > 0) & (a < 1)).sum(), None),
 }  # fmt: skip
