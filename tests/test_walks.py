@@ -246,10 +246,10 @@ def test_a_program_names_an_interface_of_an_added_backend(with_toy: Copy) -> Non
         ({"DEV": "KFD+TOY"}, "TOY has no interface 'KFD'; it has USB, PCI"),
         ({"DEV": "TOY:CLANG"}, "TOY has no compiler 'CLANG'; it has LLVM"),
         ({"TOY": "1", "CPU": "1"}, "CPU=1 and TOY=1 contradict each other"),
-        ({"CPU": "1", "EMULATE": "1"}, "CPU has no emulator, only CUDA, METAL, AMD, NV, TOY"),
+        ({"CPU": "1", "EMULATE": "1"}, "CPU has no emulator, only CUDA, METAL, AMD, NV, QCOM, TOY"),
         (
             {"DEV": "TOYS"},
-            "no device 'TOYS'; known are AMD, CL, CPU, CUDA, METAL, NULL, NV, REF, TOY, WEBGPU",
+            "no device 'TOYS'; known are AMD, CL, CPU, CUDA, METAL, NULL, NV, QCOM, REF, TOY, WEBGPU",
         ),
     ],
     ids=str,

@@ -11,7 +11,7 @@ from treadle.compile.ir3 import IR3Compiler, machine_code
 from treadle.compile.ir3_code import Constant, Instruction, Literal, Register, Value
 from treadle.compile.ir3_conditions import join_conditions
 from treadle.compile.ir3_hazards import insert_waits
-from treadle.compile.ir3_liveness import gaps, lives
+from treadle.compile.ir3_liveness import gaps, lives, pressures
 from treadle.compile.ir3_loops import hoist
 from treadle.compile.ir3_object import Entry, pack, unpack
 from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
@@ -69,7 +69,8 @@ def test_operands_are_read():
     ("text", "why"),
     [
         ("end\n", "there is no open if"), ("loop\nend\n", "there is no open if"),
-        ("if %1\nwhile %1\n", "there is no open loop"), ("add.f %1, %2, what\n", "no operand: what"),
+        ("if %1\nwhile %1\n", "there is no open loop"),
+        ("add.f %1, %2, what\n", "no operand: what"),
         ("add.f 3, %2, %1\n", "the result is no virtual register"),
         ("add.f %1, %2x, %1\n", "no virtual register: %2x"), ("kernel k\n", "malformed head"),
     ],
@@ -149,8 +150,10 @@ def test_what_nobody_reads_goes():
 
 
 def test_what_does_not_change_leaves_all_loops():
-    found = kernel("mov.u32u32 %1, 0\nloop\nmov.u32u32 %2, 0\nloop\nshl.b %3, %9, 2\n"
-                   "add.u %4, %3, %1\nadd.u %2, %2, %4\nwhile %2\nadd.u %1, %1, 1\nwhile %1\n")  # fmt: skip
+    found = kernel(
+        "mov.u32u32 %1, 0\nloop\nmov.u32u32 %2, 0\nloop\nshl.b %3, %9, 2\nadd.u %4, %3, %1\n"
+        "add.u %2, %2, %4\nwhile %2\nadd.u %1, %1, 1\nwhile %1\n"
+    )
     hoist(found)
     assert shown(found) == [
         ["mov.u32u32", "shl.b"], ["mov.u32u32", "add.u"], ["add.u", "cmps.s.ne", "br"],
@@ -210,6 +213,21 @@ def test_loads_are_not_joined_over(between):
     assert sum(one.op == "ldl.u32" for one in found) == 2
 
 
+def test_stores_of_copies_are_joined_that_are_made_between_them():
+    found = kernel(
+        "add.u %3, %3, 1\nmov.u32u32 %4, %3\nstl.u32 %2, %4, 0, 1\nmov.u32u32 %5, %3\n"
+        "stl.u32 %2, %5, 4, 1\n"
+    )
+    join_accesses(found)
+    assert sum(one.op == "stl.u32" for one in found) == 1
+
+
+def test_a_store_does_not_move_behind_another_value_of_what_it_stores():
+    found = kernel("stl.u32 %2, %3, 0, 1\nadd.u %3, %3, 1\nstl.u32 %2, %3, 4, 1\n")
+    join_accesses(found)
+    assert sum(one.op == "stl.u32" for one in found) == 2
+
+
 def test_stores_are_not_joined_over_a_load():
     found = kernel("stl.u32 %2, %3, 0, 1\nldl.u32 %4, %2, 0, 1\nstl.u32 %2, %4, 4, 1\n")
     join_accesses(found)
@@ -238,7 +256,9 @@ def test_instructions_that_wait_let_others_go_first():
 )  # fmt: skip
 def test_memory_keeps_its_order_where_it_may_be_the_same(first, second, stays):
     other = BASE.replace("%1", "%2").replace("c0.x", "c0.z").replace("c0.y", "c0.w")
-    text = f"{BASE}{other}mov.u32u32 %6, c1.x\nrcp %8, %6\n{first}\n{second}\nstl.u32 %6, %7, 0, 1\n"
+    text = (
+        f"{BASE}{other}mov.u32u32 %6, c1.x\nrcp %8, %6\n{first}\n{second}\nstl.u32 %6, %7, 0, 1\n"
+    )
     found = kernel(text)
     schedule(found, 48)
     ops = [one.op for one in found]
@@ -258,9 +278,7 @@ def test_few_registers_hold_back_what_makes_values():
 
 def _pressure(found):
     """The most lanes live at once."""
-    alive = lives(found).values()
-    last = gaps(found)[-1] + len(found.blocks[-1].code)
-    return max(sum(bits >> gap & 1 for bits in alive) for gap in range(last))
+    return max(pressures(found, lives(found)))
 
 
 # -- registers
@@ -273,6 +291,8 @@ def test_lanes_are_live_from_their_writing_to_their_last_reading():
     assert found_lives[1, 0] == sum(1 << n for n in (1, 2, 3, 4, 5, 6))  # all of the loop
     assert found_lives[2, 0] == 1 << 3
     assert found_lives[3, 0] == 1 << 4
+    expected = [sum(bits >> gap & 1 for bits in found_lives.values()) for gap in range(8)]
+    assert pressures(found, found_lives)[:8] == expected
 
 
 def test_halves_lie_in_full_registers_and_stay_below_r24():
@@ -293,8 +313,10 @@ def test_halves_lie_in_full_registers_and_stay_below_r24():
 
 
 def test_a_copy_into_a_vector_is_no_instruction():
-    found = kernel(BASE + "add.u %3, c1.x, 1\nadd.u %4, c1.x, 2\nvector %5 2\n"
-                   "mov.u32u32 %5.0, %3\nmov.u32u32 %5.1, %4\nstg.u32 %1:2, %5:2, 0, 2\n")  # fmt: skip
+    found = kernel(
+        BASE + "add.u %3, c1.x, 1\nadd.u %4, c1.x, 2\nvector %5 2\n"
+        "mov.u32u32 %5.0, %3\nmov.u32u32 %5.1, %4\nstg.u32 %1:2, %5:2, 0, 2\n"
+    )
     allocate(found, 48)
     assert [one.op for one in found.blocks[0].code].count("mov.u32u32") == 2  # the address
 
@@ -341,8 +363,8 @@ def test_a_large_workgroup_leaves_each_work_item_fewer_registers(name, most):
 
 def test_cycles_until_a_result_is_ready():
     assert words("add.u %1, c0.x, 1\nadd.u %2, %1, 2\nmad.f32 %3, c0.x, %2, %2\n" + STORE_3) == [
-        "(nop3) add.u r0.x, c0.x, 1", "(nop3) add.u r0.x, r0.x, 2", "(nop3) mad.f32 r0.x, c0.x, "
-        "r0.x, r0.x", "(rpt2)nop", "stl.u32 l[r0.x], r0.x, 1", "end",
+        "(nop3) add.u r0.x, c0.x, 1", "(nop3) add.u r0.x, r0.x, 2",
+        "(nop3) mad.f32 r0.x, c0.x, r0.x, r0.x", "(rpt2)nop", "stl.u32 l[r0.x], r0.x, 1", "end",
     ]  # fmt: skip
 
 

@@ -36,7 +36,7 @@ SINGLE_WAVE = 64
 
 
 class IR3Compiler:
-    """Compiles text for one Adreno. Any number of threads may call it."""
+    """Compiles text for one Adreno. All threads may call it."""
 
     name = "ADRENO"
     travels = True

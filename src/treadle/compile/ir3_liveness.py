@@ -9,9 +9,11 @@ where they have no gap in common.
 
 from __future__ import annotations
 
+from itertools import accumulate
+
 from treadle.compile.ir3_code import Block, Kernel, Operand, Register, Value
 
-__all__ = ["Lane", "entering_and_leaving", "gaps", "lives"]
+__all__ = ["Lane", "entering_and_leaving", "gaps", "lives", "pressures"]
 
 Lane = tuple[int, int]
 
@@ -42,6 +44,20 @@ def lives(kernel: Kernel) -> dict[Lane, int]:
         for lane, end in ends.items():
             found[lane] = found.get(lane, 0) | _range(start, end)
     return found
+
+
+def pressures(kernel: Kernel, found: dict[Lane, int]) -> list[int]:
+    """How many lanes are live in each gap."""
+    changes = [0] * (gaps(kernel)[-1] + len(kernel.blocks[-1].code) + 3)
+    for bits in found.values():
+        while bits:
+            first = (bits & -bits).bit_length() - 1
+            ones = bits >> first
+            count = (~ones & (ones + 1)).bit_length() - 1
+            changes[first] += 1
+            changes[first + count] -= 1
+            bits &= ~(((1 << count) - 1) << first)
+    return list(accumulate(changes))
 
 
 def _all_lanes(operands: list[Operand] | list[Value | Register]) -> list[Lane]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from treadle.compile.ir3_code import Instruction, Kernel, Operand, Register, Value
-from treadle.compile.ir3_liveness import gaps, lives
+from treadle.compile.ir3_liveness import gaps, lives, pressures
 from treadle.compile.ir3_spill import spill
 from treadle.errors import DeviceError
 
@@ -32,10 +32,14 @@ def allocate(kernel: Kernel, registers: int) -> None:
         gap = allocation.run()
         if gap is None:
             break
-        if not spill(kernel, allocation.lives, gap, 4 * registers, kept):
+        fullest = pressures(kernel, allocation.lives)
+        most = max(fullest)
+        if most > 4 * registers:  # else there is room, but not side by side
+            gap = fullest.index(most)
+        if not spill(kernel, allocation.lives, gap, most - 4 * registers, kept):
             raise DeviceError(
                 f"{kernel.name} needs more than {registers} vec4 of registers for a work item; "
-                "a smaller tile (Context(NOOPT=1)) needs fewer"
+                "`.contiguous()` within the expression divides the kernel"
             )
     for block in kernel.blocks:
         block.code = [new for one in block.code if (new := allocation.placed(one)) is not None]
@@ -57,7 +61,7 @@ class _Group:
     @property
     def first(self) -> int:
         """The first gap in which any lane is live."""
-        return min((bits & -bits).bit_length() for bits in self.live)
+        return min((bits & -bits).bit_length() for bits in self.live if bits)
 
 
 class _Allocation:

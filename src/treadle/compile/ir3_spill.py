@@ -20,11 +20,11 @@ MOST_PRIVATE = 4092  # bytes that an offset reaches
 _WORD = 4
 
 
-def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, registers: int, kept: set[int]) -> bool:
+def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, excess: int, kept: set[int]) -> bool:
     """Move values to memory that take a register for longest and are read least.
 
-    They are live at `gap`, and as many as are too many there. False if there is none, or private
-    memory is full.
+    They are live at `gap`, where `excess` values are too many; one of them at least. False if there
+    is none, or private memory is full.
     """
     uses = Counter(
         operand.number
@@ -36,7 +36,7 @@ def spill(kernel: Kernel, lives: dict[Lane, int], gap: int, registers: int, kept
     here = [number for (number, _), bits in lives.items() if bits >> gap & 1]
     choices = [n for n in here if not (n in kept or n in kernel.widths or n in halves)]
     choices.sort(key=lambda n: lives[n, 0].bit_count() / uses[n], reverse=True)
-    chosen = choices[: max(1, len(here) - registers)]
+    chosen = choices[: max(1, excess)]
     if not chosen or kernel.private + _WORD * len(chosen) > MOST_PRIVATE:
         return False
     base = _base(kernel, kept)

@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CONDITIONS", "FLOATS", "FORMS", "TYPES", "Form", "category", "is_memory",
-    "split_name",
+    "CONDITIONS", "FLOATS", "FORMS", "TYPES", "Form", "category", "split_name",
 ]  # fmt: skip
 
 Fields = dict[str, tuple[int, int]]
@@ -68,20 +67,18 @@ _BARRIER: Fields = {
 }  # fmt: skip
 
 _WITH_ONE_SOURCE = {
-    "absneg.f": 6, "floor.f": 9, "ceil.f": 10, "rndne.f": 11, "trunc.f": 13, "absneg.s": 26,
-    "not.b": 30, "bfrev.b": 51, "clz.b": 53, "cbits.b": 61,
+    "absneg.f": 6, "floor.f": 9, "ceil.f": 10, "rndne.f": 11, "trunc.f": 13, "clz.b": 53,
 }  # fmt: skip
 _WITH_TWO_SOURCES = {
-    "add.f": 0, "min.f": 1, "max.f": 2, "mul.f": 3, "add.u": 16, "add.s": 17, "sub.u": 18,
-    "sub.s": 19, "min.u": 22, "min.s": 23, "max.u": 24, "max.s": 25, "and.b": 28, "or.b": 29,
-    "xor.b": 31, "mul.u24": 48, "mul.s24": 49, "mull.u": 50, "shl.b": 54, "shr.b": 55,
-    "ashr.b": 56,
+    "add.f": 0, "mul.f": 3, "add.u": 16, "sub.u": 18, "min.u": 22, "min.s": 23, "max.u": 24,
+    "max.s": 25, "and.b": 28, "or.b": 29, "xor.b": 31, "mul.u24": 48, "mul.s24": 49, "mull.u": 50,
+    "shl.b": 54, "shr.b": 55, "ashr.b": 56,
 }  # fmt: skip
 _COMPARISONS = {"cmps.f": 5, "cmps.u": 20, "cmps.s": 21}
 _WITH_THREE_SOURCES = {
-    "madsh.m16": 3, "mad.u24": 4, "mad.s24": 5, "mad.f32": 7, "sel.b16": 8, "sel.b32": 9,
+    "madsh.m16": 3, "mad.s24": 5, "mad.f32": 7, "sel.b16": 8, "sel.b32": 9,
 }  # fmt: skip
-_SPECIAL = {"rcp": 0, "rsq": 1, "log2": 2, "exp2": 3, "sin": 4, "cos": 5, "sqrt": 6}
+_SPECIAL = {"rcp": 0, "sqrt": 6}
 
 
 def _fixed(number: int, *bits: tuple[int, int]) -> int:
@@ -116,7 +113,7 @@ def _memory_forms() -> dict[str, Form]:
     load = {**_CAT6, "SRC1": (14, 8), "SIZE": (24, 3), "DST": (32, 8)}
     store = {**_CAT6, "SRC3": (1, 8), "SIZE": (24, 3), "DST_OFF": (40, 1), "SRC1": (41, 8)}
     place = {"OFF": (9, 2), "SRC2_ADD_DWORD_SHIFT": (12, 2)}
-    forms = {
+    return {
         "ldg": Form(6, _fixed(6, (0, 1), (23, 1)), {**load, "OFF": (1, 13)}),
         "ldg.a": Form(6, _fixed(6, (0, 1), (22, 1), (23, 1)), {**load, **place, "SRC2": (1, 8)}),
         "stg": Form(6, _fixed(6, (54, 3), (23, 1)), {**store, "OFF_HI": (9, 5), "OFF_LO": (32, 8)}),
@@ -128,7 +125,6 @@ def _memory_forms() -> dict[str, Form]:
         "bar": Form(7, _fixed(7, (55, 0), (49, 1)), _BARRIER),
         "fence": Form(7, _fixed(7, (55, 1), (49, 1)), _BARRIER),
     }
-    return forms
 
 
 FORMS = _forms()
@@ -149,8 +145,3 @@ def category(op: str) -> int:
     if op.startswith(("mov.", "cov.")):
         return 1
     return FORMS[split_name(op)[0]].category
-
-
-def is_memory(op: str) -> bool:
-    """Whether an instruction reads or writes memory."""
-    return category(op) == 6

@@ -257,7 +257,7 @@ def refused(machine, message, *words):
         (packet(MEM_WRITE, 0, 1, 5), "unmapped address"),
         (packet(kgsl.MARKER, 1), "mode 1 is not emulated"),
         (packet(WAIT_REG_MEM, 3, 0, 0, 0, 0, 0), "polled by 0 is not emulated"),
-        (packet(kgsl.LOAD_STATE, 5 << 18, 0, 0), "state of block 5 is not emulated"),
+        (packet(kgsl.LOAD_STATE, 5 << 18, 0, 0), "state of block 5, type 0 is not emulated"),
     ],
 )
 def test_what_is_wrong_or_not_emulated_ends_the_context(machine, words, message):

@@ -29,7 +29,7 @@ def descriptor(address, width=8, height=8, pitch=256, fmt=FLOATS, first=0, kind=
         low,
         high,
     ]
-    return words + [0] * 10
+    return [*words, *[0] * 10]
 
 
 def state(block, kind, address, count):
@@ -71,7 +71,7 @@ def test_a_descriptor_says_where_lines_are():
         ({"first": 2}, "tiles"), ({"first": 4}, "sRGB"), ({"first": 1 << 30}, "a swap"),
         ({"first": 1 << 16}, "smaller levels"), ({"kind": 3}, "other than two dimensions"),
         ({"first": 1 << 4}, "components in another order"), ({"fmt": 0x30}, "FMT6_8_8_8_8_UNORM"),
-        ({"fmt": 0x74}, "FMT6_32_32_32_FLOAT"), ({"fmt": 0xFF}, "None"),
+        ({"fmt": 0x74}, "FMT6_32_32_32_FLOAT"), ({"fmt": 0xFF}, "FMT6_NONE"),
         ({"pitch": 64}, "8 times 16 bytes at a pitch of 64"), ({"pitch": 160}, "a pitch of 160"),
     ],
 )  # fmt: skip
