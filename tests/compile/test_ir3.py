@@ -69,7 +69,8 @@ def test_operands_are_read():
     ("text", "why"),
     [
         ("end\n", "there is no open if"), ("loop\nend\n", "there is no open if"),
-        ("if %1\nwhile %1\n", "there is no open loop"), ("add.f %1, %2, what\n", "no operand: what"),
+        ("if %1\nwhile %1\n", "there is no open loop"),
+        ("add.f %1, %2, what\n", "no operand: what"),
         ("add.f 3, %2, %1\n", "the result is no virtual register"),
         ("add.f %1, %2x, %1\n", "no virtual register: %2x"), ("kernel k\n", "malformed head"),
     ],
@@ -149,8 +150,10 @@ def test_what_nobody_reads_goes():
 
 
 def test_what_does_not_change_leaves_all_loops():
-    found = kernel("mov.u32u32 %1, 0\nloop\nmov.u32u32 %2, 0\nloop\nshl.b %3, %9, 2\n"
-                   "add.u %4, %3, %1\nadd.u %2, %2, %4\nwhile %2\nadd.u %1, %1, 1\nwhile %1\n")  # fmt: skip
+    found = kernel(
+        "mov.u32u32 %1, 0\nloop\nmov.u32u32 %2, 0\nloop\nshl.b %3, %9, 2\nadd.u %4, %3, %1\n"
+        "add.u %2, %2, %4\nwhile %2\nadd.u %1, %1, 1\nwhile %1\n"
+    )
     hoist(found)
     assert shown(found) == [
         ["mov.u32u32", "shl.b"], ["mov.u32u32", "add.u"], ["add.u", "cmps.s.ne", "br"],
@@ -210,6 +213,12 @@ def test_loads_are_not_joined_over(between):
     assert sum(one.op == "ldl.u32" for one in found) == 2
 
 
+def test_a_store_does_not_move_behind_another_value_of_what_it_stores():
+    found = kernel("stl.u32 %2, %3, 0, 1\nadd.u %3, %3, 1\nstl.u32 %2, %3, 4, 1\n")
+    join_accesses(found)
+    assert sum(one.op == "stl.u32" for one in found) == 2
+
+
 def test_stores_are_not_joined_over_a_load():
     found = kernel("stl.u32 %2, %3, 0, 1\nldl.u32 %4, %2, 0, 1\nstl.u32 %2, %4, 4, 1\n")
     join_accesses(found)
@@ -238,7 +247,9 @@ def test_instructions_that_wait_let_others_go_first():
 )  # fmt: skip
 def test_memory_keeps_its_order_where_it_may_be_the_same(first, second, stays):
     other = BASE.replace("%1", "%2").replace("c0.x", "c0.z").replace("c0.y", "c0.w")
-    text = f"{BASE}{other}mov.u32u32 %6, c1.x\nrcp %8, %6\n{first}\n{second}\nstl.u32 %6, %7, 0, 1\n"
+    text = (
+        f"{BASE}{other}mov.u32u32 %6, c1.x\nrcp %8, %6\n{first}\n{second}\nstl.u32 %6, %7, 0, 1\n"
+    )
     found = kernel(text)
     schedule(found, 48)
     ops = [one.op for one in found]
@@ -293,8 +304,10 @@ def test_halves_lie_in_full_registers_and_stay_below_r24():
 
 
 def test_a_copy_into_a_vector_is_no_instruction():
-    found = kernel(BASE + "add.u %3, c1.x, 1\nadd.u %4, c1.x, 2\nvector %5 2\n"
-                   "mov.u32u32 %5.0, %3\nmov.u32u32 %5.1, %4\nstg.u32 %1:2, %5:2, 0, 2\n")  # fmt: skip
+    found = kernel(
+        BASE + "add.u %3, c1.x, 1\nadd.u %4, c1.x, 2\nvector %5 2\n"
+        "mov.u32u32 %5.0, %3\nmov.u32u32 %5.1, %4\nstg.u32 %1:2, %5:2, 0, 2\n"
+    )
     allocate(found, 48)
     assert [one.op for one in found.blocks[0].code].count("mov.u32u32") == 2  # the address
 
@@ -341,8 +354,8 @@ def test_a_large_workgroup_leaves_each_work_item_fewer_registers(name, most):
 
 def test_cycles_until_a_result_is_ready():
     assert words("add.u %1, c0.x, 1\nadd.u %2, %1, 2\nmad.f32 %3, c0.x, %2, %2\n" + STORE_3) == [
-        "(nop3) add.u r0.x, c0.x, 1", "(nop3) add.u r0.x, r0.x, 2", "(nop3) mad.f32 r0.x, c0.x, "
-        "r0.x, r0.x", "(rpt2)nop", "stl.u32 l[r0.x], r0.x, 1", "end",
+        "(nop3) add.u r0.x, c0.x, 1", "(nop3) add.u r0.x, r0.x, 2",
+        "(nop3) mad.f32 r0.x, c0.x, r0.x, r0.x", "(rpt2)nop", "stl.u32 l[r0.x], r0.x, 1", "end",
     ]  # fmt: skip
 
 

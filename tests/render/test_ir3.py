@@ -1,4 +1,4 @@
-"""Adreno's machine code from tensors on, run on emulated shader processors, which find each hazard."""
+"""Adreno's machine code from tensors on, run on emulated shader processors that find hazards."""
 
 from __future__ import annotations
 
@@ -148,8 +148,8 @@ def test_a_division_by_a_constant_is_exact(divisor, most):
     """The same numbers as the instructions compute, at each end of each step."""
     from treadle.render.ir3_division import divide_by_constant
 
-    numbers = sorted({0, most, *(min(most, max(0, k * divisor + d))
-                                 for k in (1, 2, 5, most // divisor) for d in (-1, 0, 1))})  # fmt: skip
+    steps = (k * divisor + d for k in (1, 2, 5, most // divisor) for d in (-1, 0, 1))
+    numbers = sorted({0, most, *(min(most, max(0, step)) for step in steps)})
     machine = _Machine()
     for number in numbers:
         short = divide_by_constant(machine, f"0x{number:x}", divisor, most)

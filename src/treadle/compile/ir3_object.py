@@ -82,14 +82,21 @@ def _entries(data: bytes) -> list[Entry]:
         (length,) = struct.unpack_from("<I", data, place)
         name = struct.unpack_from(f"{length}s", data, place + 4)[0].decode()
         place += 4 + length
-        head = _HEAD.unpack_from(data, place)
-        literals, words = head[-2:]
+        head: tuple[int, ...] = _HEAD.unpack_from(data, place)
+        *numbers, has_barrier, literals, words = head
         place += _HEAD.size
         held = struct.unpack_from(f"<{literals}I", data, place)
         place += 4 * literals
         code = struct.unpack_from(f"<{words}Q", data, place)
         place += 8 * words
-        entries.append(Entry(name, *head[:10], bool(head[10]), held, code))
+        work_items, buffers, variables, registers, branches, wave, *bytes_, first = numbers
+        private, shared, constants = bytes_
+        entries.append(
+            Entry(
+                name, work_items, buffers, variables, registers, branches, wave, private, shared,
+                constants, first, bool(has_barrier), held, code,
+            )
+        )  # fmt: skip
     if place != len(data):
         raise InternalError("a broken object of Adreno's machine code: bytes behind its end")
     return entries

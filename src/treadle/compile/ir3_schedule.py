@@ -12,9 +12,10 @@ order, and so does all memory around a barrier.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.compile.ir3_code import Block, Constant, Instruction, Kernel, Register, Value
+from treadle.compile.ir3_code import Block, Constant, Instruction, Kernel, Operand, Register, Value
 from treadle.compile.ir3_hazards import ALU, LATE, OTHER
 from treadle.compile.ir3_liveness import Lane, entering_and_leaving
 from treadle.compile.ir3_tables import category
@@ -53,11 +54,17 @@ def _buffers(kernel: Kernel) -> dict[int, int]:
         (dst,) = one.dsts or (None,)
         if not isinstance(dst, Value) or dst.number not in kernel.widths or dst.lane:
             continue
-        constant = one.srcs[-1]
-        is_address = one.op in ("mov.u32u32", "add.u") and isinstance(constant, Constant)
-        if is_address and constant.index < 2 * kernel.buffers:
-            found[dst.number] = constant.index
+        base = one.srcs[-1]
+        if one.op not in ("mov.u32u32", "add.u") or not isinstance(base, Constant):
+            continue
+        if base.index < 2 * kernel.buffers:
+            found[dst.number] = base.index
     return found
+
+
+def _lanes(operands: Sequence[Operand]) -> list[Lane]:
+    """The lanes of virtual registers among operands."""
+    return [lane for one in operands if isinstance(one, Value) for lane in one.lanes]
 
 
 def _keys(operands: list[Value | Register]) -> list[Key]:
@@ -74,14 +81,9 @@ class _Scheduler:
         self.buffers, self.limit = buffers, limit
         self.items = [_Item(one, number) for number, one in enumerate(block.code)]
         self.live, self.out = set(into), out
-        self.reads = Counter(
-            lane for item in self.items for lane in self._lanes(item.one.srcs)
-        )
+        self.reads = Counter(lane for item in self.items for lane in _lanes(item.one.srcs))
         self._connect()
         self._measure()
-
-    def _lanes(self, operands: list) -> list[Lane]:
-        return [lane for operand in operands if isinstance(operand, Value) for lane in operand.lanes]
 
     # -- what has to come before what -------------------------------------------------------------
 
@@ -196,16 +198,16 @@ class _Scheduler:
 
     def _growth(self, one: Instruction) -> int:
         """How many more lanes are live behind an instruction."""
-        reads = Counter(self._lanes(one.srcs))
+        reads = Counter(_lanes(one.srcs))
         ended = sum(self.reads[k] == n and k not in self.out for k, n in reads.items())
-        return sum(k not in self.live for k in self._lanes(one.dsts)) - ended
+        return sum(k not in self.live for k in _lanes(one.dsts)) - ended
 
     def _account(self, one: Instruction) -> None:
-        for lane in self._lanes(one.srcs):
+        for lane in _lanes(one.srcs):
             self.reads[lane] -= 1
             if not self.reads[lane] and lane not in self.out:
                 self.live.discard(lane)
-        self.live.update(self._lanes(one.dsts))
+        self.live.update(_lanes(one.dsts))
 
 
 def _may_meet(a: object, b: object) -> bool:

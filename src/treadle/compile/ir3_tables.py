@@ -116,7 +116,7 @@ def _memory_forms() -> dict[str, Form]:
     load = {**_CAT6, "SRC1": (14, 8), "SIZE": (24, 3), "DST": (32, 8)}
     store = {**_CAT6, "SRC3": (1, 8), "SIZE": (24, 3), "DST_OFF": (40, 1), "SRC1": (41, 8)}
     place = {"OFF": (9, 2), "SRC2_ADD_DWORD_SHIFT": (12, 2)}
-    forms = {
+    return {
         "ldg": Form(6, _fixed(6, (0, 1), (23, 1)), {**load, "OFF": (1, 13)}),
         "ldg.a": Form(6, _fixed(6, (0, 1), (22, 1), (23, 1)), {**load, **place, "SRC2": (1, 8)}),
         "stg": Form(6, _fixed(6, (54, 3), (23, 1)), {**store, "OFF_HI": (9, 5), "OFF_LO": (32, 8)}),
@@ -128,7 +128,6 @@ def _memory_forms() -> dict[str, Form]:
         "bar": Form(7, _fixed(7, (55, 0), (49, 1)), _BARRIER),
         "fence": Form(7, _fixed(7, (55, 1), (49, 1)), _BARRIER),
     }
-    return forms
 
 
 FORMS = _forms()

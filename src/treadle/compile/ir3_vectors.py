@@ -91,10 +91,12 @@ class _Joiner:
         return _is_store(one) and one.op.endswith(_OF_WORDS) and is_single and self._is_fixed(one)
 
     def _is_fixed(self, one: Instruction) -> bool:
-        """Whether its address stays the same: loops' counters change only behind all accesses."""
+        """Whether its address is of values that never change."""
+        widths = self.kernel.widths
         return all(
-            not isinstance(s, Value) or self.defined[s.number] <= self.kernel.widths.get(s.number, 1)
-            for s in _address(one)
+            not isinstance(source, Value)
+            or self.defined[source.number] <= widths.get(source.number, 1)
+            for source in _address(one)
         )
 
     def _join(
@@ -108,7 +110,9 @@ class _Joiner:
         new: dict[int, list[Instruction]] = {}
         for run in runs:
             for group in _neighbours(block.code, run):
-                new |= dict.fromkeys(group, [])
+                if not first and _changes(block.code, group):
+                    continue
+                new |= {number: [] for number in group}
                 place = min(group) if first else max(group)
                 new[place] = make([block.code[n] for n in group])
         block.code = [x for n, one in enumerate(block.code) for x in new.get(n, [one])]
@@ -135,6 +139,13 @@ class _Joiner:
         base, _, *rest = lowest.srcs
         srcs = [base, Value(vector, 0, len(group)), *rest[:-1], Literal(len(group))]
         return [*copies, Instruction(lowest.op, [], srcs)]
+
+
+def _changes(code: list[Instruction], group: list[int]) -> bool:
+    """Whether what some stores are of has another value by the time of the last one."""
+    stored = {s.number for n in group if isinstance(s := code[n].srcs[1], Value)}
+    between = code[min(group) : max(group)]
+    return any(isinstance(d, Value) and d.number in stored for one in between for d in one.dsts)
 
 
 def _is_store(one: Instruction) -> bool:

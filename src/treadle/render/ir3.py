@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from functools import reduce
-from operator import mul
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.interval import Bounds
-from ..ir.loops import closed_ranges, has_fixed_size
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import ALU, COMPARE, Op
 from ..ir.views import After, Register, Update, bound_of, operand
@@ -167,10 +165,7 @@ class _IR3Function(Memory):
         """A digit of the flat position in the grid."""
         grid = self.phase.grid
         place = grid.index(node)
-        digit, most = self.flat, 0xFFFFFFFF
-        sizes = [bound_of(r).arg if has_fixed_size(r) else None for r in grid]
-        if all(size is not None for size in sizes):
-            most = reduce(mul, sizes, 1) - 1
+        digit, most = self.flat, min(loop_size(*grid), 1 << 32) - 1
         for inner in reversed(grid[place + 1 :]):
             digit, _ = self._divided(digit, inner, most)
             if has_fixed_size(inner):

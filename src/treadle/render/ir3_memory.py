@@ -172,7 +172,7 @@ class Memory(Values):
         self.line(f"add.u {name}.1, {carry}, {base[1]}")
         return f"{name}:2"
 
-    # -- loads --------------------------------------------------------------------------------------
+    # -- loads ------------------------------------------------------------------------------------
 
     def _load(self, node: Node) -> list[Lane]:
         load = Load.of(node)
@@ -187,11 +187,11 @@ class Memory(Values):
             return [self.choose(gates[0], a, b) for a, b in zip(found, others, strict=True)]
         if len(gates) == 1:
             gates *= dtype.count
-        return [
-            self.choose(gate, self._loaded(memory, dtype.scalar, self._gated(load.index, gate, n))[0],
-                        other)
-            for n, (gate, other) in enumerate(zip(gates, others, strict=True))
-        ]  # fmt: skip
+        lanes: list[Lane] = []
+        for n, (gate, other) in enumerate(zip(gates, others, strict=True)):
+            (found,) = self._loaded(memory, dtype.scalar, self._gated(load.index, gate, n))
+            lanes.append(self.choose(gate, found, other))
+        return lanes
 
     def _gated(self, index: Node, gate: str, further: int) -> _Place:
         """An element where the gate holds, and the first one where it does not."""
@@ -251,7 +251,7 @@ class Memory(Values):
             return self.emit("cmps.u.ne", self.wrapped(dtypes.uint8, whole), "0x0")
         return self.wrapped(dtype, whole)
 
-    # -- stores -------------------------------------------------------------------------------------
+    # -- stores -----------------------------------------------------------------------------------
 
     def _store(self, node: Node) -> None:
         store = Store.of(node)

@@ -33,11 +33,11 @@ from treadle.target.nvidia_units import (
 from treadle.target.parse import TARGET_NAMES, parse_target
 
 __all__ = [
-    "ADRENO_CHIPS", "AMD_CHIPS", "APPLE_FAMILIES", "CDNA2", "CDNA3", "CDNA4", "FEW_REGISTERS", "LDMATRIX",
-    "LINE_PADDING", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3", "RDNA4", "RESERVED", "SIMDGROUP",
-    "TARGET_NAMES", "VARIABLES_AT", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "AdrenoChip", "Digit", "Fragment",
-    "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target", "Tiling", "Workgroup",
-    "adreno_chip", "adreno_target", "amd_target", "apple_target", "available_cores", "cpu_names", "fragment", "host_target",
-    "mma_fragments", "nvidia_target", "parse_target", "third_level_caches", "vector_unit",
-    "work_item_unit",
+    "ADRENO_CHIPS", "AMD_CHIPS", "APPLE_FAMILIES", "CDNA2", "CDNA3", "CDNA4", "FEW_REGISTERS",
+    "LDMATRIX", "LINE_PADDING", "MMA", "NVIDIA_ARCHITECTURES", "RDNA3", "RDNA4", "RESERVED",
+    "SIMDGROUP", "TARGET_NAMES", "VARIABLES_AT", "WGMMA", "WGMMA_ROWS", "X86_CPUS", "AdrenoChip",
+    "Digit", "Fragment", "Levels", "MatrixLoad", "MatrixUnit", "Part", "SwizzledRows", "Target",
+    "Tiling", "Workgroup", "adreno_chip", "adreno_target", "amd_target", "apple_target",
+    "available_cores", "cpu_names", "fragment", "host_target", "mma_fragments", "nvidia_target",
+    "parse_target", "third_level_caches", "vector_unit", "work_item_unit",
 ]  # fmt: skip
