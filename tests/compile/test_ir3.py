@@ -213,6 +213,15 @@ def test_loads_are_not_joined_over(between):
     assert sum(one.op == "ldl.u32" for one in found) == 2
 
 
+def test_stores_of_copies_are_joined_that_are_made_between_them():
+    found = kernel(
+        "add.u %3, %3, 1\nmov.u32u32 %4, %3\nstl.u32 %2, %4, 0, 1\nmov.u32u32 %5, %3\n"
+        "stl.u32 %2, %5, 4, 1\n"
+    )
+    join_accesses(found)
+    assert sum(one.op == "stl.u32" for one in found) == 1
+
+
 def test_a_store_does_not_move_behind_another_value_of_what_it_stores():
     found = kernel("stl.u32 %2, %3, 0, 1\nadd.u %3, %3, 1\nstl.u32 %2, %3, 4, 1\n")
     join_accesses(found)

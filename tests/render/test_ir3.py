@@ -23,7 +23,7 @@ from treadle.runtime.base import Entry, Slot
 from treadle.target import adreno_chip, adreno_target
 
 from .conftest import ADRENO
-from .kernels import elementwise, lowered, source
+from .kernels import elementwise, load, loops, lowered, param, source
 
 has_emulator = importlib.util.find_spec("treadle.emulate.ir3") is not None
 emulated = pytest.mark.skipif(
@@ -195,3 +195,16 @@ def test_a_phase_needs_no_more_than_its_text():
     ast = elementwise(kinds, kinds, lambda x, y: [x + 1, y * 3], 256, 4, 32)
     assert compiled(ast) == compiled(ast)
     assert len(lowered(opened(), ast).phases) == 1
+
+
+def test_a_gated_load_of_what_is_written_goes_around_it():
+    """Element 0 in its place may be what another work item is writing."""
+    kind = dtypes.float32
+    at, ranges = loops(64, 1, 32)
+    memory, other = param(0, kind, 64), param(1, kind, 64)
+    gate = at < 40
+    for source_, branches in ((memory, True), (other, False)):
+        loaded = load(source_, at, gate, Node.const(kind, 7.0))
+        store = Node(Op.STORE, dtypes.void, (memory, at, loaded))
+        text, _ = compiled(Node.sink([Node(Op.END, dtypes.void, (store, *ranges), 1)]))
+        assert ("  if " in text) == branches

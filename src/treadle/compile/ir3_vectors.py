@@ -143,9 +143,14 @@ class _Joiner:
 
 def _changes(code: list[Instruction], group: list[int]) -> bool:
     """Whether what some stores are of has another value by the time of the last one."""
-    stored = {s.number for n in group if isinstance(s := code[n].srcs[1], Value)}
-    between = code[min(group) : max(group)]
-    return any(isinstance(d, Value) and d.number in stored for one in between for d in one.dsts)
+    last = max(group)
+    return any(
+        isinstance(dst, Value) and isinstance(value, Value) and dst.number == value.number
+        for number in group
+        for value in (code[number].srcs[1],)
+        for one in code[number:last]
+        for dst in one.dsts
+    )
 
 
 def _is_store(one: Instruction) -> bool:

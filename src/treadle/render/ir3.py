@@ -63,6 +63,7 @@ class _IR3Function(Memory):
         super().__init__()
         self.name, self.phase, self.contract = name, phase, contract
         self.params = [param for param, _ in phase.params]
+        self.written = {param for param, is_written in phase.params if is_written}
         self.names: dict[Node, list[Lane]] = {}
         self.bounds: dict[Node, Bounds] = integer_bounds(phase.code)
         self.products = self._products()
@@ -118,6 +119,9 @@ class _IR3Function(Memory):
         (lane,) = self.lanes(node)
         assert isinstance(lane, str)
         return lane
+
+    def is_written(self, memory: Node) -> bool:
+        return memory.op is Op.LOCAL or memory in self.written
 
     def parameter(self, memory: Node) -> tuple[str, str]:
         number = 2 * self.params.index(memory)

@@ -5,7 +5,7 @@
 
 Elements of 4 and 8 bytes are found by an index. Smaller ones have an address each, of 64 bits.
 Shared memory has addresses of 32 bits. A load behind a gate reads element 0 where the gate is
-closed: memory is never empty.
+closed, since memory is never empty; a branch goes around it where somebody may write that.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["Memory"]
 
 _MOST_DWORDS = 3  # beside an index
 _MOST_BYTES = 4095  # beside an address
+_FAR = 1 << 24  # elements beside an index, which a sum adds to it
 _WORDS = 4  # registers of one access
 
 
@@ -52,6 +53,10 @@ class Memory(Values):
     @abstractmethod
     def lanes(self, node: Node) -> list[Lane]:
         """The lanes of a value."""
+
+    @abstractmethod
+    def is_written(self, memory: Node) -> bool:
+        """Whether the phase writes a piece of memory."""
 
     @abstractmethod
     def parameter(self, memory: Node) -> tuple[str, str]:
@@ -102,13 +107,14 @@ class Memory(Values):
                 self.bases[memory] = f"{name}:2"
         return self.bases[memory]
 
-    def _place(self, index: Node) -> _Place:
+    def _place(self, memory: Node, index: Node) -> _Place:
         """An index as a value and a constant beside it."""
         if index.op is Op.CONST:
             return _Place(None, index.arg)
         if index.op is Op.ADD and index.src[1].op is Op.CONST and not is_pair(index.dtype):
             beside = index.src[1].arg
-            if 0 <= beside <= _MOST_BYTES // 8:
+            most = _MOST_BYTES // 8 if memory.op is Op.LOCAL or memory.dtype.itemsize < 4 else _FAR
+            if 0 <= beside <= most:
                 return _Place(self.lanes(index.src[0])[0], beside)
         return _Place(self.lanes(index)[0], 0)
 
@@ -178,9 +184,11 @@ class Memory(Values):
         load = Load.of(node)
         memory, dtype = behind_after(load.memory), node.dtype
         if not load.is_gated:
-            return self._loaded(memory, dtype, self._place(load.index))
+            return self._loaded(memory, dtype, self._place(memory, load.index))
         others = self.lanes(load.other)
         gates = [gate for gate in self.lanes(load.gate) if isinstance(gate, str)]
+        if self.is_written(memory):
+            return self._behind_branches(load, memory, gates, others)
         if len(gates) == 1 and _holds(memory, dtype.count):
             place = self._gated(load.index, gates[0], 0)
             found = self._loaded(memory, dtype, place)
@@ -191,6 +199,22 @@ class Memory(Values):
         for n, (gate, other) in enumerate(zip(gates, others, strict=True)):
             (found,) = self._loaded(memory, dtype.scalar, self._gated(load.index, gate, n))
             lanes.append(self.choose(gate, found, other))
+        return lanes
+
+    def _behind_branches(
+        self, load: Load, memory: Node, gates: list[str], others: list[Lane]
+    ) -> list[Lane]:
+        """What is loaded where a gate holds, one gate for all lanes or for each its own."""
+        lanes = [self.fresh(load.dtype.scalar) for _ in others]
+        for lane, other in zip(lanes, others, strict=True):
+            self.copy(lane, other)
+        place, each = self._place(memory, load.index), len(lanes) // len(gates)
+        for n, gate in enumerate(gates):
+            self.open(f"if {gate}")
+            found = self._loaded(memory, load.dtype.scalar.vec(each), place.plus(n))
+            for lane, value in zip(lanes[n * each :], found, strict=False):
+                self.copy(lane, value)
+            self.close()
         return lanes
 
     def _gated(self, index: Node, gate: str, further: int) -> _Place:
@@ -258,7 +282,7 @@ class Memory(Values):
         memory = behind_after(store.memory)
         values, dtype = self.lanes(store.value), memory.dtype
         gates = [gate for gate in self.lanes(store.gate) if isinstance(gate, str)]
-        place = self._place(store.index)
+        place = self._place(memory, store.index)
         if not store.is_gated:
             self._stored(memory, values, place)
         elif len(gates) == 1:
