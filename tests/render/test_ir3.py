@@ -68,6 +68,8 @@ PROGRAMS = {
               lambda a, b: a // b + a % b, None),
     "bytes": ((rng.integers(0, 256, 333, np.uint8),), lambda a: a * 3 + 1, None),
     "order": ((array(4, 33),), lambda a: a.argmax(1), lambda a: a.argmax(1)),
+    "diagonal": ((array(2, 12, 5),), lambda a: a[0].diagonal(-4), lambda a: a[0].diagonal(-4)),
+    "mirror": ((array(12, 5),), lambda a: a[:2, :3].flip(0).T, lambda a: a[1::-1, :3].T),
     "bools": ((array(333),), lambda a: ((a > 0) & (a < 1)).sum(), None),
 }  # fmt: skip
 
