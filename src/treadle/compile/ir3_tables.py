@@ -13,8 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CONDITIONS", "FLOATS", "FORMS", "TYPES", "Form", "category", "is_memory",
-    "split_name",
+    "CONDITIONS", "FLOATS", "FORMS", "TYPES", "Form", "category", "split_name",
 ]  # fmt: skip
 
 Fields = dict[str, tuple[int, int]]
@@ -68,20 +67,18 @@ _BARRIER: Fields = {
 }  # fmt: skip
 
 _WITH_ONE_SOURCE = {
-    "absneg.f": 6, "floor.f": 9, "ceil.f": 10, "rndne.f": 11, "trunc.f": 13, "absneg.s": 26,
-    "not.b": 30, "bfrev.b": 51, "clz.b": 53, "cbits.b": 61,
+    "absneg.f": 6, "floor.f": 9, "ceil.f": 10, "rndne.f": 11, "trunc.f": 13, "clz.b": 53,
 }  # fmt: skip
 _WITH_TWO_SOURCES = {
-    "add.f": 0, "min.f": 1, "max.f": 2, "mul.f": 3, "add.u": 16, "add.s": 17, "sub.u": 18,
-    "sub.s": 19, "min.u": 22, "min.s": 23, "max.u": 24, "max.s": 25, "and.b": 28, "or.b": 29,
-    "xor.b": 31, "mul.u24": 48, "mul.s24": 49, "mull.u": 50, "shl.b": 54, "shr.b": 55,
-    "ashr.b": 56,
+    "add.f": 0, "mul.f": 3, "add.u": 16, "sub.u": 18, "min.u": 22, "min.s": 23, "max.u": 24,
+    "max.s": 25, "and.b": 28, "or.b": 29, "xor.b": 31, "mul.u24": 48, "mul.s24": 49, "mull.u": 50,
+    "shl.b": 54, "shr.b": 55, "ashr.b": 56,
 }  # fmt: skip
 _COMPARISONS = {"cmps.f": 5, "cmps.u": 20, "cmps.s": 21}
 _WITH_THREE_SOURCES = {
-    "madsh.m16": 3, "mad.u24": 4, "mad.s24": 5, "mad.f32": 7, "sel.b16": 8, "sel.b32": 9,
+    "madsh.m16": 3, "mad.s24": 5, "mad.f32": 7, "sel.b16": 8, "sel.b32": 9,
 }  # fmt: skip
-_SPECIAL = {"rcp": 0, "rsq": 1, "log2": 2, "exp2": 3, "sin": 4, "cos": 5, "sqrt": 6}
+_SPECIAL = {"rcp": 0, "sqrt": 6}
 
 
 def _fixed(number: int, *bits: tuple[int, int]) -> int:
@@ -148,8 +145,3 @@ def category(op: str) -> int:
     if op.startswith(("mov.", "cov.")):
         return 1
     return FORMS[split_name(op)[0]].category
-
-
-def is_memory(op: str) -> bool:
-    """Whether an instruction reads or writes memory."""
-    return category(op) == 6

@@ -287,7 +287,7 @@ class Memory(Values):
     def _store(self, node: Node) -> None:
         store = Store.of(node)
         memory = behind_after(store.memory)
-        values, dtype = self.lanes(store.value), memory.dtype
+        values = self.lanes(store.value)
         gates = [gate for gate in self.lanes(store.gate) if isinstance(gate, str)]
         place = self._place(memory, store.index)
         if not store.is_gated:
@@ -301,7 +301,6 @@ class Memory(Values):
                 self.open(f"if {gate}")
                 self._stored(memory, [value], place.plus(n))
                 self.close()
-        assert dtype.count == 1
 
     def _stored(self, memory: Node, values: list[Lane], place: _Place) -> None:
         kind, half, each = _access(memory.dtype)

@@ -1,6 +1,6 @@
 """Values of linear programs in instructions of Adreno: arithmetic on numbers of up to 32 bits.
 
-    f.add(a, b)  ->  prints `add.f %7, %3, %4`, gives "%7"
+    f.emit("add.f", "%3", "%4")  ->  prints `add.f %7, %3, %4`, gives "%7"
 
 A value in registers is a list of lanes. A lane is the text of an operand; of 64-bit integers it is
 a pair of them, the low word first (ir3_int64). Bools are 0 or 1. Integers of fewer than 32 bits are
@@ -26,7 +26,7 @@ _INTEGER = {
 }  # fmt: skip
 _ROUNDING = {Op.FLOOR: "floor.f", Op.CEIL: "ceil.f", Op.TRUNC: "trunc.f", Op.ROUND: "rndne.f"}
 CONDITIONS = {Op.CMPLT: "lt", Op.CMPEQ: "eq", Op.CMPNE: "ne"}
-_24 = 1 << 24
+_PRODUCT = 1 << 24  # unsigned factors of a product of 24 bits lie below
 
 
 def is_pair(dtype: DType) -> bool:
@@ -127,9 +127,9 @@ class Values:
     def multiply(self, a: str, b: str, bounds: tuple[Bounds, Bounds] | None = None) -> str:
         """The low 32 bits of a product; `bounds` are those of the factors, where they are known."""
         if bounds is not None:
-            if all(0 <= low and high < _24 for low, high in bounds):
+            if all(0 <= low and high < _PRODUCT for low, high in bounds):
                 return self.emit("mul.u24", a, b)
-            if all(-_24 // 2 <= low and high < _24 // 2 for low, high in bounds):
+            if all(-_PRODUCT // 2 <= low and high < _PRODUCT // 2 for low, high in bounds):
                 return self.emit("mul.s24", a, b)
         low = self.emit("mull.u", a, b)
         return self.emit("madsh.m16", a, b, self.emit("madsh.m16", b, a, low))

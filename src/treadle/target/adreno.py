@@ -6,8 +6,8 @@
 Sizes are those of Mesa's list of devices (freedreno_devices.py of 25.0). A chip id has a byte each
 for the major and minor number, the patch and the revision. Of the a643 nothing is known that makes
 its code another one, though tinygrad reports wrong results of both of its compilers there: it has
-the newest sub-generation's short register file. There is no float64, and mad.f32 may round its
-product, so that sums of products are not taken for fused.
+the newest sub-generation's short register file. There is no float64. Floats are not strict:
+quotients are products with a reciprocal, and mad.f32 may round its product.
 """
 
 from __future__ import annotations
