@@ -61,7 +61,7 @@ class _Group:
     @property
     def first(self) -> int:
         """The first gap in which any lane is live."""
-        return min((bits & -bits).bit_length() for bits in self.live)
+        return min((bits & -bits).bit_length() for bits in self.live if bits)
 
 
 class _Allocation:
