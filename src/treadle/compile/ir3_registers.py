@@ -39,7 +39,7 @@ def allocate(kernel: Kernel, registers: int) -> None:
         if not spill(kernel, allocation.lives, gap, most - 4 * registers, kept):
             raise DeviceError(
                 f"{kernel.name} needs more than {registers} vec4 of registers for a work item; "
-                "a smaller tile (Context(NOOPT=1)) needs fewer"
+                "`.contiguous()` within the expression divides the kernel"
             )
     for block in kernel.blocks:
         block.code = [new for one in block.code if (new := allocation.placed(one)) is not None]
