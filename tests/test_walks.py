@@ -249,7 +249,10 @@ def test_a_program_names_an_interface_of_an_added_backend(with_toy: Copy) -> Non
         ({"CPU": "1", "EMULATE": "1"}, "CPU has no emulator, only CUDA, METAL, AMD, NV, QCOM, TOY"),
         (
             {"DEV": "TOYS"},
-            "no device 'TOYS'; known are AMD, CL, CPU, CUDA, METAL, NULL, NV, QCOM, REF, TOY, WEBGPU",
+            (
+                "no device 'TOYS'; known are "
+                "AMD, CL, CPU, CUDA, METAL, NULL, NV, QCOM, REF, TOY, WEBGPU"
+            ),
         ),
     ],
     ids=str,

@@ -12,12 +12,11 @@ import ctypes
 import threading
 from collections.abc import Sequence
 
-from treadle.emulate.ir3.execute import IR3Program
-from treadle.emulate.ir3.program import Kernel
-
 from treadle.compile.ir3_object import Entry as Code
 from treadle.compile.ir3_object import unpack
 from treadle.compile.llvm import LLVMCompiler
+from treadle.emulate.ir3.execute import IR3Program
+from treadle.emulate.ir3.program import Kernel
 from treadle.emulate.simt.machine import Region
 from treadle.runtime.base import Entry, Launch
 from treadle.runtime.null import NullAllocator, NullDevice

@@ -14,7 +14,7 @@ CASES = [("float32", 11), ("float32", 128), ("float16", 128), ("float64", 12)]
 
 
 def operands(name: str, size: int, device: str) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor]:
-    if name == "float64" and device in ("METAL", "WEBGPU"):
+    if name == "float64" and device in ("METAL", "QCOM", "WEBGPU"):
         pytest.skip(f"{device} has no float64")
     a, b = (np.resize(x, size).astype(name) for x in (LEFT, RIGHT))
     return a, b, Tensor(a, device=device).realize(), Tensor(b, device=device).realize()

@@ -73,6 +73,8 @@ PROGRAMS = {
     "turned halves": ((array(55).astype(np.float16),), lambda a: a.flip(0)[:50] + a[:50],
                       lambda a: a[::-1][:50] + a[:50]),
     "order": ((array(4, 33),), lambda a: a.argmax(1), lambda a: a.argmax(1)),
+    "diagonal": ((array(2, 12, 5),), lambda a: a[0].diagonal(-4), lambda a: a[0].diagonal(-4)),
+    "mirror": ((array(12, 5),), lambda a: a[:2, :3].flip(0).T, lambda a: a[1::-1, :3].T),
     "bools": ((array(333),), lambda a: ((a > 0) & (a < 1)).sum(), None),
 }  # fmt: skip
 

@@ -32,7 +32,7 @@ def numbers(name, seed=0):
 @pytest.mark.parametrize("name", FLOATS + INTEGERS)
 @pytest.mark.parametrize("where", ["argmax", "argmin"])
 def test_places_of_extremes_are_those_of_numpy(device, name, where):
-    if name == "float64" and device in ("METAL", "WEBGPU"):
+    if name == "float64" and device in ("METAL", "QCOM", "WEBGPU"):
         pytest.skip(f"{device} has no float64")
     values = numbers(name)
     wide = values.astype(np.float32) if name == "bfloat16" else values

@@ -120,9 +120,9 @@ class _IR3Function(Memory):
         assert isinstance(lane, str)
         return lane
 
-    def is_positive(self, index: Node) -> bool:
-        known = self.bounds.get(index)
-        return known is not None and known[0] >= 0
+    def is_index(self, node: Node) -> bool:
+        bounds = self.bounds.get(node)
+        return node not in self.unprinted and bounds is not None and bounds[0] >= 0
 
     def is_written(self, memory: Node) -> bool:
         return memory.op is Op.LOCAL or memory in self.written

@@ -55,8 +55,8 @@ class Memory(Values):
         """The lanes of a value."""
 
     @abstractmethod
-    def is_positive(self, index: Node) -> bool:
-        """Whether an integer is known to be 0 or more."""
+    def is_index(self, node: Node) -> bool:
+        """Whether a value is one that was printed, and never below 0."""
 
     @abstractmethod
     def is_written(self, memory: Node) -> bool:
@@ -114,14 +114,14 @@ class Memory(Values):
     def _place(self, memory: Node, index: Node) -> _Place:
         """An index as a value and a constant beside it.
 
-        The value is not negative: it may be extended by zeros before the constant is added.
+        An instruction may take the value as one without a sign, so none below 0 is parted.
         """
         if index.op is Op.CONST:
             return _Place(None, index.arg)
         if index.op is Op.ADD and index.src[1].op is Op.CONST and not is_pair(index.dtype):
             beside = index.src[1].arg
             most = _MOST_BYTES // 8 if memory.op is Op.LOCAL or memory.dtype.itemsize < 4 else _FAR
-            if 0 <= beside <= most and self.is_positive(index.src[0]):
+            if 0 <= beside <= most and self.is_index(index.src[0]):
                 return _Place(self.lanes(index.src[0])[0], beside)
         return _Place(self.lanes(index)[0], 0)
 

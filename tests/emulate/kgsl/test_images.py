@@ -10,7 +10,7 @@ from tests.emulate.kgsl.rig import EXEC_CS, LOAD_STATE, Rig, halves, packet, set
 
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.ir3.execute import Executor
-from treadle.emulate.kgsl.dispatch import KernelFault
+from treadle.emulate.kgsl.faults import KernelFault
 from treadle.emulate.kgsl.images import Format, image_of
 from treadle.target import host_target
 

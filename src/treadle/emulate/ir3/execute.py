@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from treadle.emulate.ir3.machine import front_end
 from treadle.emulate.ir3.program import Kernel, image_place, translate
-from treadle.emulate.kgsl.dispatch import KernelFault
+from treadle.emulate.kgsl.faults import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
 from treadle.emulate.simt.execute import EmulationFault, Program
 from treadle.emulate.simt.machine import Access, Fault, Region

@@ -9,8 +9,9 @@ by Mesa's description of registers and packets, and never by what the runtime en
 
 from __future__ import annotations
 
-from .dispatch import Dispatch, KernelFault
+from .dispatch import Dispatch
 from .driver import EmulatedKGSL
+from .faults import KernelFault
 from .injection import Injection
 
 __all__ = ["Dispatch", "EmulatedKGSL", "Injection", "KernelFault"]

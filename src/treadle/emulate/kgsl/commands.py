@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.emulate.kgsl import tables
-from treadle.emulate.kgsl.dispatch import KernelFault
+from treadle.emulate.kgsl.faults import KernelFault
 from treadle.emulate.kgsl.packets import Packet, packets
 from treadle.emulate.kgsl.state import State
 from treadle.emulate.machine import queue

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from treadle.emulate.machine.queue import EngineFault
-
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,7 +12,7 @@ if TYPE_CHECKING:
     from treadle.emulate.kgsl.images import Image
     from treadle.emulate.machine.memory import AddressSpace
 
-__all__ = ["Dispatch", "Execute", "KernelFault"]
+__all__ = ["Dispatch", "Execute"]
 
 Dim = tuple[int, int, int]
 
@@ -47,10 +45,6 @@ class Dispatch:
     images: tuple[Image, ...]
     has_demotion: bool
     space: AddressSpace
-
-
-class KernelFault(EngineFault):
-    """What stops a kernel, other than memory: an illegal instruction, for instance."""
 
 
 Execute: TypeAlias = "Callable[[Dispatch], None]"

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from treadle.emulate.kgsl import tables
-from treadle.emulate.kgsl.dispatch import KernelFault
+from treadle.emulate.kgsl.faults import KernelFault
 
 __all__ = ["DESCRIPTOR_WORDS", "Format", "Image", "image_of"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from treadle.emulate.kgsl.dispatch import KernelFault
+from treadle.emulate.kgsl.faults import KernelFault
 
 __all__ = ["Packet", "packets"]
 

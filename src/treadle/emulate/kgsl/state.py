@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.emulate.kgsl import tables
-from treadle.emulate.kgsl.dispatch import Dim, Dispatch, KernelFault
+from treadle.emulate.kgsl.dispatch import Dim, Dispatch
+from treadle.emulate.kgsl.faults import KernelFault
 from treadle.emulate.kgsl.images import DESCRIPTOR_WORDS, Image, image_of
 from treadle.emulate.machine.memory import Permission
 
