@@ -19,9 +19,9 @@ from treadle.emulate.amd.mode import Mode
 from treadle.emulate.amd.program import Kernel, translate
 from treadle.emulate.kfd.dispatch import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
-from treadle.emulate.machine.watched import Watched
 from treadle.emulate.simt.execute import EmulationFault, Program
 from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.watched import Watched
 
 if TYPE_CHECKING:
     from treadle.emulate.kfd.dispatch import Dispatch

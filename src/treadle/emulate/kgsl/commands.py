@@ -61,12 +61,12 @@ class Submission(NamedTuple):
 class Context(queue.Queue[GPU]):
     """One context. After a fault it is `is_invalid`, and does nothing more."""
 
-    def __init__(self, gpu: GPU) -> None:
+    def __init__(self, gpu: GPU, number: int) -> None:
         self.queued = self.retired = 0  # timestamps
         self.is_invalid = False
         self._submissions: deque[Submission] = deque()
         self._state = State(gpu.chip)
-        super().__init__(gpu)
+        super().__init__(gpu, f"context {number}")
 
     @property
     def is_halted(self) -> bool:

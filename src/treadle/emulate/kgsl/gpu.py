@@ -26,7 +26,7 @@ class EmulatedGPU(GPU):
     ) -> None:
         super().__init__(platform)
         self.chip, self.execute, self.memory = chip, execute, memory
-        self.space = AddressSpace()
+        self.space = AddressSpace(platform.ordering)
         self.contexts: dict[int, Context] = {}
         self._numbers = 0
 
@@ -37,7 +37,7 @@ class EmulatedGPU(GPU):
     def add_context(self) -> int:
         """A new context, by its number."""
         self._numbers += 1
-        context = self.contexts[self._numbers] = Context(self)
+        context = self.contexts[self._numbers] = Context(self, self._numbers)
         self.run(context.engines)
         return self._numbers
 

@@ -13,11 +13,11 @@ import struct
 from typing import TYPE_CHECKING
 
 from treadle.emulate.machine.memory import UNWRITTEN
-from treadle.emulate.machine.watched import Watched
 from treadle.emulate.nv.faults import ChannelFault
 from treadle.emulate.ptx.syntax import PTXError
 from treadle.emulate.simt.faults import EmulationFault
 from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.watched import Watched
 
 if TYPE_CHECKING:
     from treadle.emulate.nv.dispatch import Dispatch
