@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from treadle.emulate.kgsl.commands import Context
 from treadle.emulate.machine.gpu import GPU
 from treadle.emulate.machine.memory import AddressSpace
+from treadle.emulate.machine.ordering import Ordering
 
 if TYPE_CHECKING:
     from treadle.emulate.kgsl.chips import Chip
@@ -26,7 +27,7 @@ class EmulatedGPU(GPU):
     ) -> None:
         super().__init__(platform)
         self.chip, self.execute, self.memory = chip, execute, memory
-        self.space = AddressSpace(platform.ordering)
+        self.space = AddressSpace(Ordering())  # of its own: nobody tells it of waits yet
         self.contexts: dict[int, Context] = {}
         self._numbers = 0
 
