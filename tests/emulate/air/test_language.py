@@ -131,6 +131,17 @@ def _quotient(x, y):
     return np.array([v if v <= info.max else info.min for v in found], x.dtype)
 
 
+def _rotated(x, y):
+    """To the left, by Python's integers."""
+    bits = 8 * x.itemsize
+    ones = (1 << bits) - 1
+    found = []
+    for value, count in zip(x.tolist(), y.tolist(), strict=True):
+        given, left = value & ones, count % bits
+        found.append((given << left | given >> (bits - left)) & ones)
+    return np.array(found, f"u{x.itemsize}").view(x.dtype)
+
+
 def _counts(function):
     return lambda x: np.array([function(int(v) & ((1 << 8 * x.itemsize) - 1), 8 * x.itemsize)
                                for v in x])  # fmt: skip
@@ -144,6 +155,14 @@ CASES |= {
         ("ctz", lambda v, n: (v & -v).bit_length() - 1 if v else n),
     ]
 }  # fmt: skip
+CASES |= {
+    f"{kind} rotate": Case("rotate(x, y)", f"{kind} {kind}", _rotated)
+    for kind in ("char", "ushort", "int", "uint", "long")
+}  # fmt: skip
+CASES["rotate of vectors"] = Case(
+    "rotate(uint3(x, y, 1), uint3(y, 33, 4)).x + rotate(uint3(x, y, 1), uint3(y, 33, 4)).z",
+    "uint uint", lambda x, y: _rotated(x, y) + np.uint32(16)
+)  # fmt: skip
 CASES |= {
     "mulhi int": Case("mulhi(x, y)", "int int", lambda x, y: (x.astype(object) * y) >> 32),
     "mulhi uint": Case("mulhi(x, y)", "uint uint", lambda x, y: (x.astype(object) * y) >> 32),

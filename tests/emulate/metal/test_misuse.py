@@ -119,6 +119,15 @@ def test_a_queue_that_is_full_waits_for_the_first_and_not_for_ever(queue):
     assert len(opened) == 4
 
 
+def test_an_encoder_that_is_dropped_before_its_end_is_told(queue):
+    commands, encoder = encoder_of(queue)
+    del encoder
+    with pytest.raises(Misuse, match="a command encoder was released without endEncoding"):
+        ask(queue, "commandBuffer")
+    del commands
+    assert queue.open == 0
+
+
 def test_offsets_are_inside_of_a_buffer(queue):
     _, encoder = encoder_of(queue)
     ask(encoder, "setBuffer:offset:atIndex:", buffer(), 63, 0)

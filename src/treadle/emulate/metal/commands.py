@@ -8,6 +8,7 @@ more. So a host that reads without waiting finds what was there before.
 from __future__ import annotations
 
 import time
+import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -26,12 +27,13 @@ from treadle.emulate.metal.launches import (
 from treadle.emulate.metal.memory import Buffer
 from treadle.emulate.metal.objects import Object, message
 from treadle.emulate.simt.faults import EmulationFault
+from treadle.uninterrupted import uninterrupted
 
 __all__ = ["CommandBuffer", "CommandQueue", "Encoder"]
 
 _MOST_BYTES = 4096  # of one setBytes
-_COMMITTED, _COMPLETED, _FAILED = 2, 4, 5  # MTLCommandBufferStatus
-_PAGE_FAULT, _DEVICE_REMOVED = 3, 11  # MTLCommandBufferError
+_COMMITTED, _RUNNING, _COMPLETED, _FAILED = 2, 3, 4, 5  # MTLCommandBufferStatus
+_INTERNAL, _PAGE_FAULT, _DEVICE_REMOVED = 1, 3, 11  # MTLCommandBufferError
 
 
 class _Indirect(NamedTuple):
@@ -55,10 +57,13 @@ class CommandQueue(Object):
     ) -> None:
         self.most, self.loads_all, self.is_lost = most, loads_all, is_lost
         self.open = 0  # command buffers that have not completed
+        self.has_dropped_an_encoder = False
         self.committed: deque[CommandBuffer] = deque()
 
     @message("commandBuffer", lends=True)
     def command_buffer(self) -> CommandBuffer:
+        if self.has_dropped_an_encoder:  # for which Metal ends the program
+            raise Misuse("a command encoder was released without endEncoding")
         if self.open >= self.most:
             if not self.committed:
                 raise Misuse(f"{self.most} command buffers are open and none is committed")
@@ -67,10 +72,16 @@ class CommandQueue(Object):
         return CommandBuffer(self)
 
     def finish(self, last: CommandBuffer) -> None:
-        """Runs everything up to a command buffer."""
+        """Runs everything up to a command buffer. An interrupt comes behind that: GPUs go on."""
+        uninterrupted(lambda: self._finish(last))
+
+    def _finish(self, last: CommandBuffer) -> None:
         while last.state < _COMPLETED:
-            self.committed.popleft().run()
-            self.open -= 1
+            try:
+                self.committed[0].run()
+            finally:
+                self.committed.popleft()
+                self.open -= 1
 
     def finish_all(self) -> None:
         """Runs everything that was committed."""
@@ -83,10 +94,14 @@ class CommandBuffer(Object):
 
     def __init__(self, queue: CommandQueue) -> None:
         self.queue, self.state = queue, 0
-        self.encoder: Encoder | None = None
+        self.encoder: weakref.ref[Encoder] | None = None
         self.work: list[Dispatch | _Indirect] = []
         self.failure: Error | None = None
         self.times = (0.0, 0.0)
+
+    def __del__(self) -> None:
+        if not self.state:
+            self.queue.open -= 1
 
     @message("computeCommandEncoder", lends=True)
     def compute_encoder(self) -> Encoder:
@@ -94,8 +109,9 @@ class CommandBuffer(Object):
             raise Misuse("an encoder of a command buffer that was committed")
         if self.encoder is not None:
             raise Misuse("a second encoder before the first has ended")
-        self.encoder = Encoder(self)
-        return self.encoder
+        encoder = Encoder(self)
+        self.encoder = weakref.ref(encoder)
+        return encoder
 
     @message("commit")
     def commit(self) -> None:
@@ -131,9 +147,9 @@ class CommandBuffer(Object):
     def run(self) -> None:
         """Does its work; what goes wrong ends it, and is its error."""
         start = time.perf_counter()
-        self.state = _COMPLETED
+        self.state = _RUNNING
         if self.queue.is_lost():
-            self.failure, self.state = Error("the GPU was removed", _DEVICE_REMOVED), _FAILED
+            self.failure = Error("the GPU was removed", _DEVICE_REMOVED)
             self.work = []
         try:
             for one in self.work:
@@ -142,9 +158,14 @@ class CommandBuffer(Object):
                 else:
                     one.run()
         except EmulationFault as fault:
-            self.failure, self.state = Error(str(fault), _PAGE_FAULT), _FAILED
-        self.work = []
-        self.times = start, time.perf_counter()
+            self.failure = Error(str(fault), _PAGE_FAULT)
+        except BaseException as error:
+            self.failure = Error(f"the emulator broke off: {error!r}", _INTERNAL)
+            raise
+        finally:
+            self.work = []
+            self.times = start, time.perf_counter()
+            self.state = _FAILED if self.failure else _COMPLETED
 
 
 class Encoder(Object):
@@ -156,6 +177,10 @@ class Encoder(Object):
         self.bindings: dict[int, Bound | bytes] = {}
         self.reachable: list[Buffer] = []
         self.loaded: list[Pipeline] = []
+
+    def __del__(self) -> None:
+        if self.commands is not None:
+            self.commands.queue.has_dropped_an_encoder = True
 
     def _open(self, what: str) -> CommandBuffer:
         if self.commands is None:

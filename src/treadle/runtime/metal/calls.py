@@ -19,12 +19,13 @@ from __future__ import annotations
 
 from array import array
 from collections import deque
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from treadle.target import VARIABLES_AT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
     from treadle.runtime.base import Entry, Launch
@@ -39,6 +40,7 @@ _READ_AND_WRITE = 1 | 2  # MTLResourceUsage
 _BINDINGS = VARIABLES_AT + 1
 _INTEGER = 4
 _SETS = 2  # of indirect commands
+_MOST_COMMANDS = 16_384  # of one indirect command buffer, as Metal's documentation has it
 
 
 class Phase(NamedTuple):
@@ -113,13 +115,12 @@ class MetalCallList:
             device.look_for_errors()
             is_replay = self._has_run and self._is_encoded()
             commands = device.messages.send(device.queue, "commandBuffer")
-            encoder = device.messages.send(commands, "computeCommandEncoder")
-            if is_replay:
-                self._replay(encoder)
-            else:
-                for call in range(len(self._phases)):
-                    self._encode(encoder, call)
-            device.messages.tell(encoder, "endEncoding")
+            with self._encoder(commands) as encoder:
+                if is_replay:
+                    self._replay(encoder)
+                else:
+                    for call in range(len(self._phases)):
+                        self._encode(encoder, call)
             device.commit(commands)
             if is_replay:
                 self._indirect[-1].read_by = device.commits
@@ -132,15 +133,24 @@ class MetalCallList:
         with device.lock, messages.pool():
             for call in range(len(self._phases)):
                 commands = messages.send(device.queue, "commandBuffer")
-                encoder = messages.send(commands, "computeCommandEncoder")
-                self._encode(encoder, call)
-                messages.tell(encoder, "endEncoding")
+                with self._encoder(commands) as encoder:
+                    self._encode(encoder, call)
                 device.commit(commands)
                 device.synchronize()
                 ends = (messages.seconds(commands, f"GPU{end}Time") for end in ("Start", "End"))
                 start, end = (round(1e9 * second) for second in ends)
                 times.append((start, end))
         return times
+
+    @contextmanager
+    def _encoder(self, commands: Handle) -> Iterator[Handle]:
+        """An encoder, which ends whatever happens: Metal ends a program that drops an open one."""
+        messages = self._device.messages
+        encoder = messages.send(commands, "computeCommandEncoder")
+        try:
+            yield encoder
+        finally:
+            messages.tell(encoder, "endEncoding")
 
     def _encode(self, encoder: Handle, call: int) -> None:
         """One launch, in an encoder of commands that wait for those before them."""
@@ -166,7 +176,7 @@ class MetalCallList:
         pyobjc's tables have other types than Metal for some of these methods. Where it refuses
         the right ones, launches are encoded anew each time.
         """
-        if self._is_refused:
+        if self._is_refused or sum(map(len, self._phases)) > _MOST_COMMANDS:
             return False
         try:
             if not self._indirect or self._indirect[-1].changed:

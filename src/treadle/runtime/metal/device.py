@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MetalDevice", "describe", "family_of"]
 
-# MTLCommandBufferStatus: completed, and with an error; MTLMathMode and MTLLanguageVersion.
-_COMPLETED, _FAILED = 4, 5
+# MTLCommandBufferStatus: committed, completed, with an error; MTLMathMode; MTLLanguageVersion.
+_SENT, _COMPLETED, _FAILED = 2, 4, 5
 _SAFE = 0  # floats as they are written: no reassociation, NaN and infinities kept
 _METAL_3_1 = (3 << 16) + 1  # the first with bfloat
 _MOST_COMMITTED = 64  # command buffers whose end nobody has seen; a queue has room for as many
@@ -94,7 +94,11 @@ class MetalDevice:
         messages = self.messages
         with self.lock, messages.pool():
             options = messages.made("MTLCompileOptions")
-            messages.tell(options, "setMathMode:", _SAFE)
+            try:
+                messages.tell(options, "setMathMode:", _SAFE)
+            except AttributeError as error:
+                raise DeviceError("METAL needs macOS 15 or newer, whose Metal has modes of "
+                                  "arithmetic") from error  # fmt: skip
             messages.tell(options, "setLanguageVersion:", _METAL_3_1)
             library, why = messages.attempt(
                 self.handle, "newLibraryWithSource:options:error:", code.decode(), options
@@ -140,22 +144,23 @@ class MetalDevice:
     def commit(self, commands: Handle) -> None:
         """Starts a command buffer; with `lock` held."""
         if len(self._committed) >= _MOST_COMMITTED // 2:
-            self._wait_for(self._committed.popleft())
-        self.messages.tell(commands, "commit")
+            self._wait_for_first()
+        # First of all it is known: an interrupt after the message would leave it to nobody.
         self._committed.append(commands)
         self.commits += 1
+        self.messages.tell(commands, "commit")
 
     def look_for_errors(self) -> None:
         """Raises DeviceError for work that is known to have failed; with `lock` held."""
         while self._committed:
             if self.messages.number(self._committed[0], "status") < _COMPLETED:
                 return
-            self._wait_for(self._committed.popleft())
+            self._wait_for_first()
 
     def finish(self, commits: int) -> None:
         """Waits for so many of the command buffers that were ever committed; with `lock` held."""
         while self.commits - len(self._committed) < commits:
-            self._wait_for(self._committed.popleft())
+            self._wait_for_first()
 
     def probe(self) -> None:
         """Raises DeviceError for a GPU that is lost. Metal then gives no objects, and no reason."""
@@ -180,18 +185,27 @@ class MetalDevice:
         self.presence.check()
         with self.lock, self.messages.pool():
             while self._committed:
-                self._wait_for(self._committed.popleft())
+                self._wait_for_first()
 
-    def _wait_for(self, commands: Handle) -> None:
-        messages = self.messages
+    def _wait_for_first(self) -> None:
+        """Wait for the oldest command buffer; an interrupted wait begins anew.
+
+        What it was to compute is nowhere if it has failed, nor is what others compute of that. So
+        the device is lost then.
+        """
+        messages, commands = self.messages, self._committed[0]
+        if messages.number(commands, "status") < _SENT:  # its commit was interrupted
+            self._committed.popleft()
+            return
         messages.tell(commands, "waitUntilCompleted")
         if messages.number(commands, "status") != _FAILED:
+            self._committed.popleft()
             return
         error = messages.find(commands, "error")
         why = "unknown" if error is None else messages.text(error, "localizedDescription")
-        if error is not None and messages.number(error, "code") in _LOST:
-            raise DeviceError(self.presence.lose(why))
-        raise DeviceError(f"{self.name}: the GPU broke off: {why}")
+        is_lost = error is not None and messages.number(error, "code") in _LOST
+        self._committed.popleft()
+        raise DeviceError(self.presence.lose(why if is_lost else f"the GPU broke off: {why}"))
 
 
 def family_of(messages: Messages, device: Handle) -> str:
