@@ -508,7 +508,7 @@ def _is_traced(node: Node) -> bool:
 def prepare(capture: Capture) -> None:
     """A call list for each stretch of steps on one device, and where each memory stands in them.
 
-    Any other step stands between the lists, as it stood between the runs.
+    Each other step stands between the lists, as it stood between the runs.
     """
     stretch: list[Run] = []
     room = Room()
