@@ -153,10 +153,23 @@ class Values:
         if op is Op.SUB:
             return self.emit("add.f", a, f"(neg){b}")
         if op is Op.FDIV:
-            return self.emit("mul.f", a, _reciprocal(b) or self.emit("rcp", b))
+            return self.quotient(a, b)
         if op in (Op.MAX, Op.MIN):
             return self.extreme(op, a, b)
         return self.emit(_FLOAT[op], a, b)
+
+    def quotient(self, a: str, b: str) -> str:
+        """a / b by the reciprocal of b, which is made smaller first where that would be too small.
+
+        Behind 2^126 a reciprocal is subnormal, and so it is 0.
+        """
+        known = _reciprocal(b)
+        if known is not None:
+            return self.emit("mul.f", a, known)
+        is_large = self.emit("cmps.f.gt", f"(abs){b}", of_float(2.0**125))
+        scale = self.select(is_large, of_float(2.0**-64), of_float(1.0))
+        reciprocal = self.emit("rcp", self.emit("mul.f", b, scale))
+        return self.emit("mul.f", self.emit("mul.f", a, reciprocal), scale)
 
     def extreme(self, op: Op, a: str, b: str) -> str:
         """The larger or smaller; of equals the first, and a NaN on either side wins."""
