@@ -155,7 +155,9 @@ def test_ops_fold_as_devices_compute_them(dtype, device):
                     small = [flushed(column) for column in columns]
                     other = np.array(folded(op, dtype, small, device, number), got.dtype)
                     right |= agrees(op, dtype, device, flushed(got), flushed(other))
-                    if op in TRANSCENDENTAL and dtype is dtypes.float32:  # which lose what they compute on the way, too
+                    if (
+                        op in TRANSCENDENTAL and dtype is dtypes.float32
+                    ):  # which lose what they compute on the way, too
                         right |= np.isclose(got, want, 0, finfo(dtypes.float32).smallest_normal)
                 for i in np.nonzero(~right)[0]:
                     row = tuple(c[i].item() for c in columns)
