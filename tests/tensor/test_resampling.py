@@ -56,6 +56,15 @@ def test_a_scale_factor_counts_as_in_pytorch(factor):
                 normal(1, 2, 6, 5), rtol=1e-4, atol=1e-5)  # fmt: skip
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("corners", [False, True])
+def test_images_of_float64_have_weights_of_float64(mode, corners):
+    x = normal(1, 2, 4, 5).astype(np.float64)
+    found = Tensor(x).interpolate((6, 9), mode, corners).numpy()
+    right = F.interpolate(torch.tensor(x), (6, 9), mode=mode, align_corners=corners)
+    np.testing.assert_allclose(found, right.numpy(), 1e-12, 1e-12)
+
+
 def test_a_resized_image_has_second_derivatives():
     compare_twice(lambda x: x.interpolate((6, 9), "bicubic").square(),
                   lambda x: F.interpolate(x, (6, 9), mode="bicubic").square(),

@@ -3,8 +3,9 @@
     x (N, C, H, W).interpolate((h, w), mode="linear")     -> (N, C, h, w)
     x.adaptive_avg_pool2d((1, 1))                         -> the mean of each channel
 
-Each axis is resized by itself, from gathered neighbours: places and weights are computed in
-float32 by PyTorch's formulas, so both agree on which pixel is the nearest.
+Each axis is resized by itself, from gathered neighbours. Places and weights are computed by
+PyTorch's formulas, in float32, and in float64 between neighbours of that type: so both agree on
+which pixel is the nearest.
 """
 
 from __future__ import annotations
@@ -103,6 +104,8 @@ class Resampling(Basis):
         if "nearest" in kind:
             at = steps.add(0.5).mul(scale) if kind == "nearest-exact" else steps.mul(scale)
             return self._pick(axis, at.floor().int().minimum(size - 1))
+        if self.dtype is dtypes.float64:
+            steps = steps.cast(dtypes.float64)
         if corners:
             source = steps.mul((size - 1) / (new - 1) if new > 1 else 0.0)
         else:
