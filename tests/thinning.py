@@ -38,6 +38,8 @@ LONGEST = 1.0  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
     "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/choices/": 12,
     "tests/test_docs.py": 30,
+    # What a change most often breaks without knowing: rules of the sources, at every commit.
+    "tests/test_": 30,
 }  # fmt: skip
 MOST_TURNS = 4  # each test runs at one of so many commits, or more often
 ALL_TURNS = math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew

@@ -251,7 +251,7 @@ def _copy(node: Node, operands: list[Memory]) -> tuple[Transfer, list[Node]]:
 def _collective(node: Node, operands: list[Memory]) -> tuple[Collective, list[Node]]:
     arg = node.arg
     device = operands[0].device if operands else device_of((), node)
-    shape = node.src[0].shape if operands else ()
+    shape = operand(node).shape if operands else ()
     made = [new_memory(device, node.dtype, math.prod(arg.shape))]
     return Collective(arg, operands, shape, made, origin_of(node)), [node]
 

@@ -22,7 +22,7 @@ from .op import Op
 __all__ = [
     "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
     "Stage", "Store", "Ticket", "Update", "Where", "behind_broadcast", "behind_reshape", "bound_of",
-    "memory_of", "operand", "operands", "places_of", "with_loops",
+    "factors_of", "memory_of", "operand", "operands", "places_of", "with_loops",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -61,6 +61,11 @@ def memory_of(access: Node) -> Node:
 def bound_of(loop: Node) -> Node:
     """What a RANGE stays below: a constant, or a number that is known at launch."""
     return loop.src[0]
+
+
+def factors_of(node: Node, count: int) -> tuple[Nodes, Nodes]:
+    """The registers of both factors of a MMA: the first `count` are the left one's."""
+    return node.src[:count], node.src[count:]
 
 
 def places_of(node: Node) -> Node:

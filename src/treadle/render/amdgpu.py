@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store, operand
+from ..ir.views import Load, Store, factors_of, operand
 from ..lower.linearize import Phase
 from ..target import Target
 from .amd import (
@@ -215,7 +215,7 @@ class _AMDGPUFunction(WorkgroupFunction):
         product, (of_x, _, _) = product_of(unit), unit.held
         factor = type_name(product.factor)
         operands = []
-        for words in (node.src[: of_x.count], node.src[of_x.count :]):
+        for words in factors_of(node, of_x.count):
             operands += [*product.before, f"{factor} {self._factor(words, product.factor)}"]
         kind = type_name(node.dtype)
         operands += [f"{kind} {sums}", *product.behind]

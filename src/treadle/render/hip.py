@@ -18,7 +18,7 @@ from typing import ClassVar
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import operand
+from ..ir.views import factors_of, operand
 from ..lower.linearize import Phase
 from ..target import MatrixUnit, Target
 from .amd import (
@@ -192,7 +192,7 @@ class _HIPFunction(WorkgroupFunction, ClangFunction):
         product, (of_x, _, _) = product_of(unit), unit.held
         before = [_without_type(one) for one in product.before]
         operands = []
-        for words in (node.src[: of_x.count], node.src[of_x.count :]):
+        for words in factors_of(node, of_x.count):
             operands += [*before, self._factor(words, product.factor)]
         operands += [sums, *map(_without_type, product.behind)]
         return f"{self._builtin(unit)}({', '.join(operands)})"

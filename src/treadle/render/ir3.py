@@ -22,7 +22,7 @@ from ..ir.interval import Bounds
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import ALU, COMPARE, Op
-from ..ir.views import After, Register, Update, bound_of, operand
+from ..ir.views import After, Register, Update, bound_of, operand, operands
 from ..lower.linearize import Phase
 from ..lower.overflow_analysis import integer_bounds
 from ..target import Target
@@ -91,7 +91,8 @@ class _IR3Function(Memory):
         for node in program.src:
             if node.op is not Op.ADD or node.dtype.scalar not in (dtypes.int32, dtypes.uint32):
                 continue
-            for product, other in (node.src, node.src[::-1]):
+            left, right = operands(node)
+            for product, other in ((left, right), (right, left)):
                 if product.op is Op.MUL and uses[product] == 1 and self._is_small(product):
                     found[node] = product, other
                     break
@@ -248,7 +249,7 @@ class _IR3Function(Memory):
         return [both[number] for number in node.arg]
 
     def _extract(self, node: Node) -> list[Lane]:
-        return [self.lanes(node.src[0])[node.arg]]
+        return [self.lanes(operand(node))[node.arg]]
 
     def _hreduce(self, node: Node) -> list[Lane]:
         """All lanes, halves combined again and again, in the same order as in render/llvm.py."""

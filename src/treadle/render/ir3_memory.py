@@ -16,7 +16,7 @@ from typing import NamedTuple
 from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store
+from ..ir.views import Load, Store, operands
 from . import ir3_int64 as int64
 from .ir3_values import Lane, Values, is_pair, word
 
@@ -118,11 +118,11 @@ class Memory(Values):
         """
         if index.op is Op.CONST:
             return _Place(None, index.arg)
-        if index.op is Op.ADD and index.src[1].op is Op.CONST and not is_pair(index.dtype):
-            beside = index.src[1].arg
+        if index.op is Op.ADD and not is_pair(index.dtype):
+            value, beside = operands(index)
             most = _MOST_BYTES // 8 if memory.op is Op.LOCAL or memory.dtype.itemsize < 4 else _FAR
-            if 0 <= beside <= most and self.is_index(index.src[0]):
-                return _Place(self.lanes(index.src[0])[0], beside)
+            if beside.op is Op.CONST and 0 <= beside.arg <= most and self.is_index(value):
+                return _Place(self.lanes(value)[0], beside.arg)
         return _Place(self.lanes(index)[0], 0)
 
     def _where(self, memory: Node, place: _Place) -> tuple[str, str]:
