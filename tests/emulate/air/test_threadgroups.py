@@ -142,6 +142,53 @@ def test_a_missing_barrier_is_a_fault(msl):
     assert "AIR line" in str(caught.value)
 
 
+DEVICE_REVERSE = """
+kernel void reverse(device float *out [[buffer(0)]], device const float *in [[buffer(1)]],
+                    device float *kept [[buffer(2)]], uint i [[thread_position_in_threadgroup]]) {
+  kept[i] = in[i];
+  %s
+  out[i] = kept[SIZE - 1 - i];
+}
+"""
+
+
+@pytest.mark.parametrize("flags", ["none", "device", "threadgroup", "both"])
+@pytest.mark.parametrize("memory", ["device", "threadgroup"])
+@pytest.mark.parametrize("who", ["threadgroup", "simdgroup"])
+def test_a_barrier_orders_the_memory_that_it_names(msl, who, memory, flags):
+    size = 128 if who == "threadgroup" else 32
+    words = {"both": "mem_flags::mem_device | mem_flags::mem_threadgroup"}
+    barrier = f"{who}_barrier({words.get(flags, f'mem_flags::mem_{flags}')});"
+    text = DEVICE_REVERSE if memory == "device" else REVERSE
+    text = text.replace("127 -", f"{size - 1} -").replace("SIZE", str(size))
+    program = msl(text % barrier)
+    values, out = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    buffers = {0: out, 1: values, 2: np.zeros(size, np.float32)}
+    if flags not in (memory, "both"):
+        with pytest.raises(EmulationFault) as caught:
+            launch(program, "reverse", 1, size, buffers)
+        assert caught.value.kind == (Fault.GLOBAL_RACE if memory == "device" else Fault.RACE)
+    else:
+        launch(program, "reverse", 1, size, buffers)
+        np.testing.assert_array_equal(out, values[::-1])
+
+
+def test_what_one_barrier_orders_is_not_what_the_next_one_does(msl):
+    """Of two barriers in a row each has its own flags, in whatever order simdgroups come there."""
+    program = msl("""
+    kernel void k(device int *out [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {
+      threadgroup int shared[64];
+      shared[i] = int(i);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      out[i] = shared[63 - i];
+      threadgroup_barrier(mem_flags::mem_none);
+      out[i] += out[63 - i];
+    }""")
+    with pytest.raises(EmulationFault) as caught:
+        launch(program, "k", 1, 64, {0: np.zeros(64, np.int32)})
+    assert caught.value.kind == Fault.GLOBAL_RACE
+
+
 def test_threadgroup_memory_of_a_launch_lies_behind_the_kernel_s_own(msl):
     program = msl("""
     kernel void k(device int *out [[buffer(0)]], threadgroup int *a [[threadgroup(0)]],

@@ -20,6 +20,7 @@ from treadle.emulate.air.machine import splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.positions import argument_values
 from treadle.emulate.air.syntax import AIRError, Constant, bits_of
+from treadle.emulate.simt.accesses import barrier_orders
 from treadle.emulate.simt.front_end import Translation
 from treadle.emulate.simt.lane_counters import LaneCounters
 from treadle.emulate.simt.machine import Fault
@@ -175,6 +176,7 @@ class _Kernel:
     def _barrier(self, block: Block, item: Instruction) -> None:
         e = self.e
         e.leave(block.live_out)
+        barrier_orders(e, simdgroup.ordered_memory(item))
         self.counters.barrier(block.index, e.mask_bits, "0")
 
 
