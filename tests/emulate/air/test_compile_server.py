@@ -24,7 +24,9 @@ pytestmark = [
 
 
 def text(n):
-    return f"{HEAD}kernel void k{n}(device float *a [[buffer(0)]]) {{ a[{n}] = exp(a[1]); }}".encode()
+    return (
+        f"{HEAD}kernel void k{n}(device float *a [[buffer(0)]]) {{ a[{n}] = exp(a[1]); }}".encode()
+    )
 
 
 @pytest.fixture

@@ -75,6 +75,10 @@ class Clang:
             # The headers are other ones than they were, as after an update of treadle.
         return self._run(text, flags)
 
+    def preprocess(self, text: bytes) -> subprocess.CompletedProcess[bytes]:
+        """The text without macros, behind that of the shim if it includes it."""
+        return self._run(text, (*self._flags, "-E", "-o", "-", "-"))
+
     @functools.cached_property
     def _server(self) -> CompileServer | None:
         """What compiles most texts; None where the shim is in no file."""
@@ -120,7 +124,7 @@ class Clang:
 def _frontend(said: str) -> list[str]:
     """The command without its input that clang starts for a text, as -### says it; [] for none."""
     for line in said.splitlines():
-        words = shlex.split(line) if " \"-cc1\" " in line else []
+        words = shlex.split(line) if ' "-cc1" ' in line else []
         if words[-1:] == ["-"]:
             # With this word it keeps what it has made of a text until it ends.
             return [word for word in words[:-1] if word != "-disable-free"]

@@ -174,7 +174,9 @@ def _complete(m: Machine) -> str:
         )
 
     code.count(code.load("block", "warp_count"), release)
-    code.do(f"call void @treadle_simt_fence(ptr %block, i32 {code.load('block', 'barrier_orders')})")
+    code.do(
+        f"call void @treadle_simt_fence(ptr %block, i32 {code.load('block', 'barrier_orders')})"
+    )
     code.do("ret i1 true")
     return code.text
 
