@@ -139,7 +139,7 @@ def test_a_text_without_macros_is_not_preprocessed_apart(monkeypatch):
 def test_a_kernel_that_cannot_be_read_is_named():
     """Never a module that has one kernel less than the text."""
     head = "kernel __attribute__((nothrow)) void k(device int *out [[buffer(0)]])"
-    with pytest.raises(MSLError, match="^k: its parameters cannot be read"):
+    with pytest.raises(MSLError, match=r"^k: its parameters cannot be read"):
         compile_msl(f"{HEAD}{head} {{ out[0] = 1; }}")
 
 

@@ -15,7 +15,7 @@ from treadle.emulate.air.machine import LANES, MACHINE, splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.syntax import AIRError, Constant, bits_of, parts
 from treadle.emulate.simt.accesses import warp_sync
-from treadle.emulate.simt.machine import ORDERS_GLOBAL, ORDERS_SHARED
+from treadle.emulate.simt.machine import ORDERS_ALL, ORDERS_GLOBAL, ORDERS_SHARED
 
 if TYPE_CHECKING:
     from treadle.emulate.air.syntax import Instruction, Value
@@ -34,11 +34,13 @@ def iota() -> str:
 @HANDLERS.of("simdgroup.barrier")
 def _barrier(e: Emitter, item: Instruction) -> None:
     """The lanes are all here: the block is one that gathers them."""
-    warp_sync(e, ordered_memory(item))
+    warp_sync(e, ordered_memory(e, item))
 
 
-def ordered_memory(item: Instruction) -> int:
+def ordered_memory(e: Emitter, item: Instruction) -> int:
     """What a barrier orders beside who waits there: ORDERS_SHARED, ORDERS_GLOBAL, both or none."""
+    if not e.layout.checks_fences:
+        return ORDERS_ALL
     flags = item.operands[0]
     if not isinstance(flags, Constant) or not isinstance(flags.parts[0], int):
         raise AIRError(f"the mem_flags of {item.words[0]} are no constant")

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BARRIERS", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "KNOWN_BYTES", "LAST_STAMP", "LOAD",
-    "MOST_THREADS", "ORDERS_ALL", "ORDERS_GLOBAL", "ORDERS_SHARED", "REGION_WORDS", "SLICE", "STORE",
-    "TOUCH", "WIDTHS", "Access", "Fault", "Field", "Machine", "Region", "Windows",
+    "MOST_THREADS", "ORDERS_ALL", "ORDERS_GLOBAL", "ORDERS_SHARED", "REGION_WORDS", "SLICE",
+    "STORE", "TOUCH", "WIDTHS", "Access", "Fault", "Field", "Machine", "Region", "Windows",
 ]  # fmt: skip
 
 WIDTHS = (32, 64, 128)
