@@ -17,7 +17,7 @@ from treadle.emulate.simt.machine import Fault
 
 from .conftest import launch
 from .metallib import Library
-from .mlx_cases import CASES
+from .mlx_cases import CASES, checks_fences
 
 PARTS = 64  # of all modules, a test each
 ONE_IN = 2_000, 120  # modules that are translated, and launches, without --full
@@ -47,7 +47,10 @@ def test_modules_of_apple_s_compiler_are_read_and_translated(library, part):
 @pytest.mark.parametrize("name", [name for name in CASES if chosen(name, ONE_IN[1])])
 def test_a_kernel_of_apple_s_compiler_gives_what_numpy_does(library, compile_ir, name):
     def run(name, constants, grid, block, buffers):
-        program = Program(Module(library[name], constants), compile_ir, checks_races=True)
+        program = Program(
+            Module(library[name], constants), compile_ir, checks_races=True,
+            checks_fences=checks_fences(name),
+        )  # fmt: skip
         launch(program, name, grid, block, buffers)
 
     assert CASES[name].check(run) > 0
@@ -69,7 +72,9 @@ def test_there_are_launches_of_every_kind():
 def test_a_buffer_that_is_too_small_is_a_fault(library, compile_ir, name, index, kind):
     def run(name, constants, grid, block, buffers):
         buffers[index] = buffers[index].ravel()[:-8].copy()
-        launch(Program(Module(library[name], constants), compile_ir), name, grid, block, buffers)
+        module = Module(library[name], constants)
+        program = Program(module, compile_ir, checks_fences=checks_fences(name))
+        launch(program, name, grid, block, buffers)
 
     with pytest.raises(EmulationFault) as caught:
         CASES[name].check(run)

@@ -14,7 +14,7 @@ from tests.thinning import chosen
 from treadle.emulate.air import Module, Program, compile_msl, find_clang
 
 from .conftest import launch
-from .mlx_cases import CASES
+from .mlx_cases import CASES, checks_fences
 from .mlx_headers import source_of, text_of
 from .test_mlx import opened
 
@@ -25,7 +25,8 @@ pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
 
 def results(module, name, compile_ir):
     """The arrays of a case after its launch."""
-    case, program = CASES[name], Program(module, compile_ir, checks_races=True)
+    case = CASES[name]
+    program = Program(module, compile_ir, checks_races=True, checks_fences=checks_fences(name))
     buffers = {
         index: data.copy() if isinstance(data, np.ndarray) else data
         for index, data in case.buffers.items()

@@ -142,6 +142,53 @@ def test_a_missing_barrier_is_a_fault(msl):
     assert "AIR line" in str(caught.value)
 
 
+DEVICE_REVERSE = """
+kernel void reverse(device float *out [[buffer(0)]], device const float *in [[buffer(1)]],
+                    device float *kept [[buffer(2)]], uint i [[thread_position_in_threadgroup]]) {
+  kept[i] = in[i];
+  %s
+  out[i] = kept[SIZE - 1 - i];
+}
+"""
+
+
+@pytest.mark.parametrize("flags", ["none", "device", "threadgroup", "both"])
+@pytest.mark.parametrize("memory", ["device", "threadgroup"])
+@pytest.mark.parametrize("who", ["threadgroup", "simdgroup"])
+def test_a_barrier_orders_the_memory_that_it_names(msl, who, memory, flags):
+    size = 128 if who == "threadgroup" else 32
+    words = {"both": "mem_flags::mem_device | mem_flags::mem_threadgroup"}
+    barrier = f"{who}_barrier({words.get(flags, f'mem_flags::mem_{flags}')});"
+    text = DEVICE_REVERSE if memory == "device" else REVERSE
+    text = text.replace("127 -", f"{size - 1} -").replace("SIZE", str(size))
+    program = msl(text % barrier)
+    values, out = np.arange(size, dtype=np.float32), np.zeros(size, np.float32)
+    buffers = {0: out, 1: values, 2: np.zeros(size, np.float32)}
+    if flags not in (memory, "both"):
+        with pytest.raises(EmulationFault) as caught:
+            launch(program, "reverse", 1, size, buffers)
+        assert caught.value.kind == (Fault.GLOBAL_RACE if memory == "device" else Fault.RACE)
+    else:
+        launch(program, "reverse", 1, size, buffers)
+        np.testing.assert_array_equal(out, values[::-1])
+
+
+def test_what_one_barrier_orders_is_not_what_the_next_one_does(msl):
+    """Of two barriers in a row each has its own flags, in whatever order simdgroups come there."""
+    program = msl("""
+    kernel void k(device int *out [[buffer(0)]], uint i [[thread_position_in_threadgroup]]) {
+      threadgroup int shared[64];
+      shared[i] = int(i);
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      out[i] = shared[63 - i];
+      threadgroup_barrier(mem_flags::mem_none);
+      out[i] += out[63 - i];
+    }""")
+    with pytest.raises(EmulationFault) as caught:
+        launch(program, "k", 1, 64, {0: np.zeros(64, np.int32)})
+    assert caught.value.kind == Fault.GLOBAL_RACE
+
+
 def test_threadgroup_memory_of_a_launch_lies_behind_the_kernel_s_own(msl):
     program = msl("""
     kernel void k(device int *out [[buffer(0)]], threadgroup int *a [[threadgroup(0)]],
@@ -287,6 +334,92 @@ def test_structs_and_packed_vectors_are_copied_between_memories(msl):
     launch(program, "k", 1, 32, {0: out, 1: values})
     np.testing.assert_array_equal(out[:256].reshape(32, 2, 4), values.reshape(32, 2, 4)[:, ::-1])
     np.testing.assert_array_equal(out[256:].reshape(32, 2), values[1:65].reshape(32, 2)[:, ::-1])
+
+
+PADDED = """
+struct P { bool first; float3 v; char last; };
+kernel void k(device P *out [[buffer(0)]], device const P *in [[buffer(1)]],
+              uint i [[thread_position_in_threadgroup]]) {
+  threadgroup P shared[32];
+  %s
+  threadgroup_barrier(mem_flags::mem_threadgroup);
+  out[i] = shared[31 - i];
+}
+"""
+ROW = np.dtype([("first", "u1"), ("a", "V15"), ("v", "3f4"), ("b", "V4"), ("last", "i1"),
+                ("c", "V15")])  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "fill",
+    ["shared[i] = in[i];", "shared[i] = P{in[i].first, in[i].v, in[i].last};",
+     "shared[i].first = in[i].first; shared[i].v = in[i].v; shared[i].last = in[i].last;"],
+)  # fmt: skip
+def test_structs_are_shared_whatever_lies_between_their_members(msl, fill):
+    given, out = (np.zeros(32, ROW) for _ in range(2))
+    given["first"], given["last"] = LANES % 2, LANES
+    given["v"] = LANES[:, None] * [1, 2, 3]
+    launch(msl(PADDED % fill), "k", 1, 32, {0: out, 1: given})
+    for name in ("first", "v", "last"):
+        np.testing.assert_array_equal(out[name], given[name][::-1])
+
+
+def test_a_member_that_nobody_wrote_is_a_fault_all_the_same(msl):
+    fill = "shared[i].first = in[i].first; shared[i].v = in[i].v;"
+    with pytest.raises(EmulationFault) as caught:
+        launch(msl(PADDED % fill), "k", 1, 32, {0: np.zeros(32, ROW), 1: np.zeros(32, ROW)})
+    assert caught.value.kind == Fault.UNINITIALISED
+
+
+def test_constants_may_be_tables_of_structs_and_vectors(msl):
+    program = msl("""
+    struct S { char a; float b; short c[3]; };
+    constant S structs[2] = {{1, 2, {3, 4, 5}}, {6, 7, {8, 9, 10}}};
+    constant float rows[2][3] = {{1, 2, 3}, {4, 5, 6}};
+    constant float4 fours[2] = {float4(1, 2, 3, 4), float4(5)};
+    constant float3 threes[2] = {{1, 2, 3}, {4, 5, 6}};
+    kernel void k(device float *out [[buffer(0)]], uint i [[thread_position_in_grid]]) {
+      const float own[4] = {4, 3, 2, 1};
+      out[i] = structs[i % 2].c[i % 3] + 100 * structs[i % 2].b + 1000 * rows[i % 2][i % 3];
+      out[32 + i] = fours[i % 2][i % 4] + 10 * threes[i % 2][i % 3] + 100 * own[i % 4];
+    }""")
+    out = np.zeros(64, np.float32)
+    launch(program, "k", 1, 32, {0: out})
+    two, three, four = LANES % 2, LANES % 3, LANES % 4
+    rows = np.arange(1, 7).reshape(2, 3)[two, three]
+    first = np.array([[3, 4, 5], [8, 9, 10]])[two, three] + 100 * np.array([2, 7])[two]
+    np.testing.assert_array_equal(out[:32], first + 1000 * rows)
+    fours = np.array([[1, 2, 3, 4], [5, 5, 5, 5]])[two, four]
+    np.testing.assert_array_equal(out[32:], fours + 10 * rows + 100 * (4 - four))
+
+
+def test_packed_vectors_of_three_take_the_room_of_three(msl):
+    program = msl("""
+    struct Both { char before; packed_half3 v; };
+    kernel void k(device packed_float3 *out [[buffer(0)]],
+                  device const packed_float3 *in [[buffer(1)]], device Both *both [[buffer(2)]],
+                  threadgroup packed_int3 *kept [[threadgroup(0)]],
+                  uint i [[thread_position_in_threadgroup]]) {
+      const float3 v = in[i];
+      packed_float3 p = v.zyx + 1;
+      p.y = p[0] + v.x;
+      p[2] *= 2;
+      p += float3(1, 2, 3);
+      kept[i] = packed_int3(int3(v));
+      threadgroup_barrier(mem_flags::mem_threadgroup);
+      out[i] = packed_float3(float3(p) * float3(int3(kept[31 - i])));
+      both[i].v = packed_half3(half3(v));
+      both[i].before = sizeof(packed_float3) + sizeof(packed_uchar3) + sizeof(Both);
+    }""")
+    given = np.arange(96, dtype=np.float32).reshape(32, 3)
+    out = np.zeros((32, 3), np.float32)
+    both = np.zeros(32, [("before", "i1"), ("a", "V1"), ("v", "3f2")])
+    launch(program, "k", 1, 32, {0: out, 1: given, 2: both}, {0: 32 * 12})
+    x, _, z = given.T
+    made = np.stack([z + 2, z + 1 + x + 2, (x + 1) * 2 + 3], 1)
+    np.testing.assert_array_equal(out, made * given[::-1])
+    np.testing.assert_array_equal(both["v"], given.astype(np.float16))
+    assert (both["before"] == 12 + 3 + 8).all()
 
 
 def test_atomic_operations_lose_nothing(msl):

@@ -106,10 +106,13 @@ def _row(nbytes: int) -> Array:
 @HANDLERS.of("llvm.memcpy", "llvm.memmove")
 def _copy(e: Emitter, item: Instruction) -> None:
     target, source, size = item.operands[:3]
-    nbytes = _size(size)
+    # Nobody may ever have written what lies between the members of a struct.
+    pieces = [piece for node in item.words[1:] for piece in e.layout.members(node)]
+    pieces = pieces or [(0, _size(size))]
     # All is read before anything is written, so that areas may overlap.
-    values = load(e, source, _row(nbytes), 1)
-    store(e, target, _row(nbytes), values, 1)
+    values = [load(e, source, _row(nbytes), 1, at) for at, nbytes in pieces]
+    for (at, nbytes), value in zip(pieces, values, strict=True):
+        store(e, target, _row(nbytes), value, 1, at)
 
 
 @HANDLERS.of("llvm.memset")

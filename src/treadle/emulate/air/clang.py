@@ -2,9 +2,10 @@
 
     clang_at(needed_clang()).run(b"#include <metal_stdlib> ...").stdout    ->  IR, as text
 
-A process of clang takes most of its time to read the shim, which is the same for each text. So the
-shim is read once, and what clang made of it is kept in a file without a name: later processes take
-it by its descriptor, and nothing has to be removed, whatever becomes of this process or its forks.
+A process of clang takes most of its time to start and to read the shim, which are the same for each
+text. So one process compiles several texts (see compile_server). And the shim is read once: what
+clang made of it is kept in a file without a name. Later processes take it by its descriptor, and
+nothing has to be removed, whatever becomes of this process or its forks.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from __future__ import annotations
 import functools
 import hashlib
 import os
+import re
+import shlex
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
+from treadle.emulate.air.compile_server import CompileServer
 from treadle.errors import DeviceError
 
 __all__ = ["FLAGS", "Clang", "clang_at", "find_clang", "needed_clang", "shim_digest"]
@@ -32,6 +36,8 @@ FLAGS = (
 _NEWEST, _OLDEST = 40, 14
 _TIMEOUT_SECONDS = 300
 _SHIM = b"#include <metal_stdlib>\n"
+_OUTPUT = ("-S", "-emit-llvm", "-o", "-", "-")
+_NAMES = re.compile(rb"^(?:; ModuleID|source_filename) = [^\n]*\n", re.MULTILINE)
 
 
 class Clang:
@@ -53,7 +59,14 @@ class Clang:
 
     def run(self, text: bytes) -> subprocess.CompletedProcess[bytes]:
         """Makes IR of a text that may include the shim."""
-        flags = (*self._flags, "-S", "-emit-llvm", "-o", "-", "-")
+        made = self._server.compile(text) if self._server is not None else None
+        done = self._alone(text) if made is None else subprocess.CompletedProcess((), 0, made, b"")
+        done.stdout = _NAMES.sub(b"", done.stdout, count=2)  # of the file that clang read
+        return done
+
+    def _alone(self, text: bytes) -> subprocess.CompletedProcess[bytes]:
+        """By a process for this text."""
+        flags = (*self._flags, *_OUTPUT)
         shim = self._shim
         if shim is not None:
             done = self._run(text, ("-include-pch", f"/dev/fd/{shim}", *flags), shim)
@@ -61,6 +74,20 @@ class Clang:
                 return done
             # The headers are other ones than they were, as after an update of treadle.
         return self._run(text, flags)
+
+    def preprocess(self, text: bytes) -> subprocess.CompletedProcess[bytes]:
+        """The text without macros, behind that of the shim if it includes it."""
+        return self._run(text, (*self._flags, "-E", "-o", "-", "-"))
+
+    @functools.cached_property
+    def _server(self) -> CompileServer | None:
+        """What compiles most texts; None where the shim is in no file."""
+        shim = self._shim
+        if shim is None:
+            return None
+        flags = ("-###", "-w", "-include-pch", f"/dev/fd/{shim}", *self._flags, *_OUTPUT)
+        command = _frontend(self._run(b"", flags).stderr.decode(errors="replace"))
+        return CompileServer(command, (shim,)) if command else None
 
     @property
     def _flags(self) -> tuple[str, ...]:
@@ -92,6 +119,16 @@ class Clang:
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise DeviceError(f"{self.path} cannot be run: {error}") from error
+
+
+def _frontend(said: str) -> list[str]:
+    """The command without its input that clang starts for a text, as -### says it; [] for none."""
+    for line in said.splitlines():
+        words = shlex.split(line) if ' "-cc1" ' in line else []
+        if words[-1:] == ["-"]:
+            # With this word it keeps what it has made of a text until it ends.
+            return [word for word in words[:-1] if word != "-disable-free"]
+    return []
 
 
 @functools.cache

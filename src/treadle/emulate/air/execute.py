@@ -31,13 +31,18 @@ _LINE = 64
 
 
 class Program:
-    """A module that can be run. `threads` and `checks_races` are those of the core's Program."""
+    """A module that can be run. `threads` and `checks_races` are those of the core's Program.
+
+    Without `checks_fences` a barrier orders all memory, whatever it names: programs of others rely
+    on that Apple's GPUs do so, as MLX's products of a matrix and a vector.
+    """
 
     def __init__(
-        self, module: Module, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False
-    ) -> None:
+        self, module: Module, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False,
+        checks_fences: bool = True,
+    ) -> None:  # fmt: skip
         self.module = module
-        make = functools.partial(translate, module)
+        make = functools.partial(translate, module, checks_fences=checks_fences)
         self._program = execute.Program(AIR, make, compile_ir, threads, checks_races)
         self._constants: dict[str, _Bytes] = {}
 

@@ -104,6 +104,11 @@ class Module:
 
         return word
 
+    def members(self, node: str) -> list[tuple[int, int]]:
+        """What a node of `!tbaa.struct` says: each member's first byte and its bytes."""
+        numbers = [word for word in self._words(node) if isinstance(word, int)]
+        return list(zip(numbers[::2], numbers[1::2], strict=True))
+
     # -- metadata
 
     def _kernels(self) -> Iterator[Kernel]:

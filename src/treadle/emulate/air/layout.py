@@ -34,12 +34,16 @@ __all__ = ["Layout", "Spaces"]
 class Layout:
     """`names` are the registers of each value's parts, `allocas` offsets in a thread's memory.
 
-    `flushes` says whether subnormal numbers of float32 are zeros.
+    `flushes` says whether subnormal numbers of float32 are zeros, `members` what a copy of a struct
+    copies (see Module.members), and `checks_fences` whether barriers order what they name alone.
     """
 
-    def __init__(self, module: Module, function: Function, flow: Flow) -> None:
+    def __init__(
+        self, module: Module, function: Function, flow: Flow, checks_fences: bool
+    ) -> None:
         name = function.name
-        self.flushes = module.flushes
+        self.checks_fences = checks_fences
+        self.flushes, self.members = module.flushes, module.members
         self.threadgroup, self.static_bytes = place_all(module.variables(name, THREADGROUP))
         self.constants = module.variables(name, CONSTANT)
         self.constant_places, self.constant_bytes = place_all(self.constants)

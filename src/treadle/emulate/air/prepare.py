@@ -83,6 +83,16 @@ def _calls_own(text: str) -> bool:
     return any(re.search(rf"call [^\n]*{re.escape(name)}\(", text) for name in names)
 
 
+def _kernels(text: str) -> set[str]:
+    """The names in `!air.kernel`, whose nodes begin with the functions."""
+    listed = re.search(r"^!air\.kernel = !\{(.*)\}$", text, re.MULTILINE)
+    nodes = re.findall(r"!\d+", listed[1]) if listed else []
+    heads = (
+        re.search(rf'^{node} = [^@\n]*@("[^"]*"|[\w.$-]+)', text, re.MULTILINE) for node in nodes
+    )
+    return {head[1].strip('"') for head in heads if head}
+
+
 def _inlined(text: str) -> str:
     """The text with all functions that are no kernels put in place of their calls."""
     import llvmlite.binding as llvm
@@ -91,8 +101,10 @@ def _inlined(text: str) -> str:
     text = re.sub(r"\bnoinline\b", "", text)
     module = llvm.parse_assembly(text)
     module.triple = ""
+    kernels = _kernels(text)
     for function in module.functions:
-        if not function.is_declaration and function.linkage.name in ("internal", "private"):
+        if not function.is_declaration and function.name not in kernels:
+            function.linkage = "internal"
             function.add_function_attribute("alwaysinline")
     # Nothing of this machine shows in what these passes do.
     machine = llvm.Target.from_default_triple().create_target_machine()

@@ -390,7 +390,10 @@ def _call(words: Words, opcode: str, result: str) -> Instruction | None:
             raise AIRError(f"{name} takes metadata, which is not emulated")
         values.append(words.typed_value())
         words.skip(",")
-    return Instruction(opcode, result, kind, tuple(values), (name,))
+    rest = words.items[words.at :]
+    # What a copy of a struct copies: not what lies between its members.
+    members = rest[rest.index("!tbaa.struct") + 1 :][:1] if "!tbaa.struct" in rest else []
+    return Instruction(opcode, result, kind, tuple(values), (name, *members))
 
 
 def _branch(words: Words, opcode: str, result: str) -> Instruction:

@@ -4,7 +4,8 @@
 
 Clang reads the text as C++ for OpenCL, whose address spaces and kernels are Metal's by other words
 (see include/metal_stdlib). What it knows nothing of are the attributes of parameters: they are read
-here, and become the metadata that Apple's compiler makes of them.
+here, behind the preprocessor, and become the metadata that Apple's compiler makes of them. How many
+there are, and in which memory, is what clang says.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from subprocess import CompletedProcess
 
 from treadle.emulate.air.clang import FLAGS, Clang, clang_at, find_clang, needed_clang, shim_digest
 from treadle.emulate.air.syntax import AIRError
@@ -22,10 +24,18 @@ Cached = Callable[[str, Callable[[], bytes]], bytes]
 """What is kept under a key, or else what a function makes, which is kept from now on."""
 
 _PRAGMA = re.compile(r"^([ \t]*)#pragma METAL fp contract\((\w+)\)", re.MULTILINE)
-_KERNEL = re.compile(
-    r"(?:\[\[\s*max_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)\s*\]\]\s*)?"
-    r"\bkernel\s+void\s+(\w+)\s*\("
+_AS_ATTRIBUTE = re.compile(r"\[\[\s*kernel\s*(?:,\s*([^\]]*))?\]\]")
+# What the preprocessor may change the parameters of a kernel by: not the pragmas, nor the shim.
+_DIRECTIVE = re.compile(
+    r"^[ \t]*#[ \t]*(?!pragma\b|include[ \t]*<metal_\w+>)|\\$|\b_Pragma\b", re.MULTILINE
 )
+_KERNEL = re.compile(
+    r"((?:\[\[[^\[\]]*\]\]\s*)*)\b(?:__)?kernel\s+((?:\[\[[^\[\]]*\]\]\s*)*)void\s+(\w+)\s*"
+    r"((?:\[\[[^\[\]]*\]\]\s*)*)\("
+)
+_MOST_THREADS = re.compile(r"\bmax_total_threads_per_threadgroup\s*\(\s*(\d+)\s*\)")
+_DEFINED = re.compile(r"^define [^\n]*?\bspir_kernel void @(\w+)\(", re.MULTILINE)
+_SPACE = re.compile(r"\s*ptr addrspace\((\d)\)")
 _ATTRIBUTE = re.compile(r"\[\[\s*(\w+)\s*(?:\(\s*(\d+)\s*\))?\s*\]\]")
 # Clang 21 and newer write each kernel twice, for those who call it, which nobody can in Metal.
 _CALLABLE = re.compile(
@@ -33,7 +43,7 @@ _CALLABLE = re.compile(
     re.MULTILINE | re.DOTALL,
 )
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
-_SPACES = {"device": 1, "constant": 2, "threadgroup": 3}
+_CONSTANT = 2  # the number of an address space
 
 
 class MSLError(AIRError):
@@ -54,16 +64,32 @@ def compile_msl(source: str, clang: str | None = None, cached: Cached | None = N
 
 
 def _compiled(source: str, tool: Clang) -> bytes:
-    text = _PRAGMA.sub(r"\1#pragma STDC FP_CONTRACT \2", source)
-    text = re.sub(r"(#pragma STDC FP_CONTRACT )(\w+)", lambda m: m[1] + m[2].upper(), text)
+    text = _PRAGMA.sub(lambda m: f"{m[1]}#pragma STDC FP_CONTRACT {m[2].upper()}", source)
+    text = _AS_ATTRIBUTE.sub(lambda m: f"[[{m[1]}]] kernel" if m[1] else "kernel", text)
     done = tool.run(text.encode())
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip()
-        raise MSLError(f"{tool.path} rejects the text: {said}")
+        raise _rejection(tool, done)
     ir = done.stdout.decode()
+    if "@llvm.global_ctors" in ir:
+        raise MSLError("a variable of the program has a value that is no constant expression")
     if not re.search(r"call [^\n]*@__clang_ocl_kern_imp_", ir):
         ir = _CALLABLE.sub("", ir)
-    return _with_metadata(ir, _kernels(source)).encode()
+    return _with_metadata(ir, _kernels(_preprocessed(text, tool), ir)).encode()
+
+
+def _rejection(tool: Clang, done: CompletedProcess[bytes]) -> MSLError:
+    said = done.stderr.decode(errors="replace").strip()
+    return MSLError(f"{tool.path} rejects the text: {said}")
+
+
+def _preprocessed(text: str, tool: Clang) -> str:
+    """The text whose kernels can be read: as it is, where no macro can be in them."""
+    if _DIRECTIVE.search(_COMMENT.sub(" ", text)) is None:
+        return text
+    done = tool.preprocess(text.encode())
+    if done.returncode:
+        raise _rejection(tool, done)
+    return done.stdout.decode()
 
 
 # -- parameters
@@ -84,14 +110,28 @@ class _Signature:
     most_threads: int
 
 
-def _kernels(source: str) -> dict[str, _Signature]:
-    """The kernels of a text, by their names."""
+def _kernels(source: str, ir: str) -> dict[str, _Signature]:
+    """The kernels of a module by their names; only the text tells where parameters are bound."""
     text = _COMMENT.sub(" ", source)
     found = {}
-    for match in _KERNEL.finditer(text):
-        parts = _split(text[match.end() :])
-        parameters = tuple(_parameter(match[2], part) for part in parts)
-        found[match[2]] = _Signature(parameters, int(match[1] or 1024))
+    written = {match[3]: match for match in _KERNEL.finditer(text)}
+    for kernel in _DEFINED.finditer(ir):
+        name = kernel[1]
+        if name not in written:
+            raise MSLError(
+                f"{name}: its parameters cannot be read: write `kernel void {name}(...)`"
+            )
+        match = written[name]
+        declared, made = _split(text[match.end() :]), _split(ir[kernel.end() :])
+        if len(declared) != len(made):
+            raise MSLError(
+                f"{name}: it has {len(made)} parameters, of which {len(declared)} can be read"
+            )
+        rows = zip(declared, made, strict=True)
+        most = _MOST_THREADS.search(match[1] + match[2] + match[4])
+        found[name] = _Signature(
+            tuple(_parameter(name, *row) for row in rows), int(most[1]) if most else 1024
+        )
     return found
 
 
@@ -112,15 +152,17 @@ def _split(text: str) -> list[str]:
     raise MSLError("the parameters of a kernel have no end")
 
 
-def _parameter(kernel: str, text: str) -> _Parameter:
+def _parameter(kernel: str, text: str, made: str) -> _Parameter:
+    """A parameter, as it is written and as IR has it."""
     attribute = _ATTRIBUTE.search(text)
     if attribute is None:
         raise MSLError(f"{kernel}: the parameter {text.strip()} has no attribute")
     words = re.findall(r"\w+", text[: attribute.start()])
-    spaces = [_SPACES[word] for word in words if word in _SPACES]
+    pointer = _SPACE.match(made)
+    space = int(pointer[1]) if pointer else 0
     return _Parameter(
-        words[-1], attribute[1], int(attribute[2] or 0), spaces[0] if spaces else 0,
-        "const" not in words and spaces != [2],
+        words[-1], attribute[1], int(attribute[2] or 0), space,
+        "const" not in words and space != _CONSTANT,
     )  # fmt: skip
 
 
@@ -139,8 +181,6 @@ def _with_metadata(text: str, kernels: dict[str, _Signature]) -> str:
 
     heads = []
     for name, signature in kernels.items():
-        if f"@{name}(" not in text:
-            continue
         arguments = [
             node(_about(number, parameter)) for number, parameter in enumerate(signature.parameters)
         ]

@@ -13,15 +13,17 @@ from treadle.emulate.air.emit import Emitter, float_kind
 from treadle.emulate.air.handlers import Handlers
 from treadle.emulate.air.machine import LANES, MACHINE, splat
 from treadle.emulate.air.names import called
-from treadle.emulate.air.syntax import AIRError, bits_of, parts
+from treadle.emulate.air.syntax import AIRError, Constant, bits_of, parts
 from treadle.emulate.simt.accesses import warp_sync
+from treadle.emulate.simt.machine import ORDERS_ALL, ORDERS_GLOBAL, ORDERS_SHARED
 
 if TYPE_CHECKING:
     from treadle.emulate.air.syntax import Instruction, Value
 
-__all__ = ["HANDLERS", "iota"]
+__all__ = ["HANDLERS", "iota", "ordered_memory"]
 
 HANDLERS = Handlers()
+_MEMORIES = {1: ORDERS_GLOBAL, 2: ORDERS_SHARED}  # mem_device, mem_threadgroup
 
 
 def iota() -> str:
@@ -32,7 +34,17 @@ def iota() -> str:
 @HANDLERS.of("simdgroup.barrier")
 def _barrier(e: Emitter, item: Instruction) -> None:
     """The lanes are all here: the block is one that gathers them."""
-    warp_sync(e)
+    warp_sync(e, ordered_memory(e, item))
+
+
+def ordered_memory(e: Emitter, item: Instruction) -> int:
+    """What a barrier orders beside who waits there: ORDERS_SHARED, ORDERS_GLOBAL, both or none."""
+    if not e.layout.checks_fences:
+        return ORDERS_ALL
+    flags = item.operands[0]
+    if not isinstance(flags, Constant) or not isinstance(flags.parts[0], int):
+        raise AIRError(f"the mem_flags of {item.words[0]} are no constant")
+    return sum(orders for flag, orders in _MEMORIES.items() if flags.parts[0] & flag)
 
 
 # -- values of other lanes

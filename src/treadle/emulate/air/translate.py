@@ -20,6 +20,7 @@ from treadle.emulate.air.machine import splat
 from treadle.emulate.air.names import called
 from treadle.emulate.air.positions import argument_values
 from treadle.emulate.air.syntax import AIRError, Constant, bits_of
+from treadle.emulate.simt.accesses import barrier_orders
 from treadle.emulate.simt.front_end import Translation
 from treadle.emulate.simt.lane_counters import LaneCounters
 from treadle.emulate.simt.machine import Fault
@@ -38,11 +39,14 @@ for _family in (atomics, functions, matrix, simdgroup):
     _FUNCTIONS.update(_family.HANDLERS)
 
 
-def translate(module: Module, name: str) -> Translation:
-    """The translation of a kernel. Raises AIRError for what is wrong or not emulated."""
+def translate(module: Module, name: str, checks_fences: bool = True) -> Translation:
+    """The translation of a kernel. Raises AIRError for what is wrong or not emulated.
+
+    With `checks_fences` a barrier orders the memory that its mem_flags name, else all.
+    """
     function = module.function(name)
     flow = flow_of(function)
-    layout = Layout(module, function, flow)
+    layout = Layout(module, function, flow, checks_fences)
     e = Emitter(layout)
     for number, parameter in enumerate(function.parameters):
         argument = module.kernels[name].arguments[number]
@@ -175,6 +179,7 @@ class _Kernel:
     def _barrier(self, block: Block, item: Instruction) -> None:
         e = self.e
         e.leave(block.live_out)
+        barrier_orders(e, simdgroup.ordered_memory(e, item))
         self.counters.barrier(block.index, e.mask_bits, "0")
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from treadle.emulate.ptx.machine import BULK, MACHINE
 from treadle.emulate.simt.code import Code, Variable
-from treadle.emulate.simt.machine import LOAD, STORE, TOUCH
+from treadle.emulate.simt.machine import LOAD, ORDERS_ALL, STORE, TOUCH
 
 __all__ = [
     "ARRIVE", "ARRIVE_EXPECT", "COMPLETE", "DROP", "EXPECT", "FIELD", "INIT", "MBARRIER_SYMBOLS",
@@ -58,7 +58,7 @@ def _change() -> str:
         done = code.op(f"icmp ne i64 {phase}, {code.op(f'and i64 {parity}, 1')}")
 
         def passed() -> None:
-            code.do("call void @treadle_simt_fence(ptr %block)")
+            code.do(f"call void @treadle_simt_fence(ptr %block, i32 {ORDERS_ALL})")
             code.leave("ret i64 1")
 
         code.when(done, passed)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from typing import TYPE_CHECKING
 
-from treadle.emulate.simt.machine import LOAD, TOUCH
+from treadle.emulate.simt.machine import LOAD, ORDERS_ALL, TOUCH
 from treadle.emulate.simt.support import access_name
 
 if TYPE_CHECKING:
@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from treadle.emulate.simt.emit import Emitter
 
 __all__ = [
-    "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data", "load_scalars",
-    "read_modify_write", "set_addresses", "set_data", "store", "strong", "warp_sync",
+    "barrier_orders", "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data",
+    "load_scalars", "read_modify_write", "set_addresses", "set_data", "store", "strong", "warp_sync",
 ]  # fmt: skip
 
 
@@ -122,13 +122,21 @@ def _set_in_block(e: Emitter, name: str, value: int) -> None:
 
 def fence(e: Emitter) -> None:
     """What was done to memory before is ordered before what the block does from now on."""
-    e.intrinsic("treadle_simt_fence", "void", "ptr %block")
+    e.intrinsic("treadle_simt_fence", "void", "ptr %block", f"i32 {ORDERS_ALL}")
     _set_in_block(e, "ordered", 1)
 
 
-def warp_sync(e: Emitter) -> None:
-    """What was done to memory before is ordered before what the warp does from now on."""
-    e.intrinsic("treadle_simt_warp_sync", "void", "ptr %block", "ptr %warp")
+def warp_sync(e: Emitter, orders: int = ORDERS_ALL) -> None:
+    """What was done to memory before is ordered before what the warp does from now on.
+
+    `orders` says to which memory: ORDERS_SHARED, ORDERS_GLOBAL, both or none.
+    """
+    e.intrinsic("treadle_simt_warp_sync", "void", "ptr %block", "ptr %warp", f"i32 {orders}")
+
+
+def barrier_orders(e: Emitter, orders: int) -> None:
+    """The barrier that follows orders this memory; without it a barrier orders all."""
+    _set_in_block(e, "barrier_orders", orders)
 
 
 @contextlib.contextmanager

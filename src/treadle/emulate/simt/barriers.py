@@ -8,11 +8,19 @@ as on hardware. When nobody can go on, that is a deadlock and reported as one.
 
 from __future__ import annotations
 
+import functools
 from typing import TYPE_CHECKING
 
 from treadle.emulate.simt.code import LANES, Code
 from treadle.emulate.simt.global_rows import stamp_epoch
-from treadle.emulate.simt.machine import BARRIERS, SLICE, Fault
+from treadle.emulate.simt.machine import (
+    BARRIERS,
+    ORDERS_ALL,
+    ORDERS_GLOBAL,
+    ORDERS_SHARED,
+    SLICE,
+    Fault,
+)
 
 if TYPE_CHECKING:
     from treadle.emulate.simt.front_end import FrontEnd
@@ -166,7 +174,9 @@ def _complete(m: Machine) -> str:
         )
 
     code.count(code.load("block", "warp_count"), release)
-    code.do("call void @treadle_simt_fence(ptr %block)")
+    code.do(
+        f"call void @treadle_simt_fence(ptr %block, i32 {code.load('block', 'barrier_orders')})"
+    )
     code.do("ret i1 true")
     return code.text
 
@@ -185,22 +195,32 @@ def _exit(m: Machine) -> str:
 
 
 def _fence(m: Machine) -> str:
-    """What the block did to shared memory so far is ordered before what it does from now on."""
-    code = Code(m, "void", "treadle_simt_fence", "ptr %block", "noinline")
-    code.save("block", "barrier_stamp", code.load("block", "stamp"))
-    code.do("call void @tick(ptr %block)")
-    code.do("ret void")
+    """What the block did to memory so far is ordered before what it does from now on.
+
+    `%orders` says to which memory: ORDERS_SHARED, ORDERS_GLOBAL, both or none.
+    """
+    code = Code(m, "void", "treadle_simt_fence", "ptr %block, i32 %orders", "noinline")
+    _order(code, *(code.field("block", f"{which}barrier_stamp") for which in ("", "global_")))
     return code.text
 
 
 def _warp_sync(m: Machine) -> str:
     """The same for the threads of one warp among themselves."""
-    code = Code(m, "void", "treadle_simt_warp_sync", "ptr %block, ptr %warp", "noinline")
-    place = code.slot("block", "warp_stamps", code.load("warp", "number"))
-    code.do(f"store i32 {code.load('block', 'stamp')}, ptr {place}")
+    parameters = "ptr %block, ptr %warp, i32 %orders"
+    code = Code(m, "void", "treadle_simt_warp_sync", parameters, "noinline")
+    number = code.load("warp", "number")
+    _order(code, *(code.slot("block", f"{which}warp_stamps", number) for which in ("", "global_")))
+    return code.text
+
+
+def _order(code: Code, of_shared: str, of_global: str) -> None:
+    """Makes the stamps at two places the newest, where `%orders` says so, and returns."""
+    stamp = code.load("block", "stamp")
+    for place, flag in ((of_shared, ORDERS_SHARED), (of_global, ORDERS_GLOBAL)):
+        asked = code.op(f"icmp ne i32 {code.op(f'and i32 %orders, {flag}')}, 0")
+        code.when(asked, functools.partial(code.do, f"store i32 {stamp}, ptr {place}"))
     code.do("call void @tick(ptr %block)")
     code.do("ret void")
-    return code.text
 
 
 def _start_block(front: FrontEnd) -> str:
@@ -223,7 +243,9 @@ def _start_block(front: FrontEnd) -> str:
     code.do("call void @tick(ptr %block)")
     stamp = code.load("block", "stamp")
     code.save("block", "first_stamp", stamp)
-    code.save("block", "barrier_stamp", stamp)
+    for name in ("barrier_stamp", "global_barrier_stamp"):
+        code.save("block", name, stamp)
+    code.save("block", "barrier_orders", str(ORDERS_ALL))
     epoch = stamp_epoch(code, stamp)
     place = code.at(code.pointer("block", "owners"), epoch, 4)
     owner = code.op(f"add i32 {code.op('trunc i64 %number to i32')}, 1")

@@ -46,7 +46,7 @@ class Moment:
         self.before = code.load("block", "epoch_before", 64)
         self.now, self.barrier, self.first = (
             self.epoch(code.load("block", name))
-            for name in ("stamp", "barrier_stamp", "first_stamp")
+            for name in ("stamp", "global_barrier_stamp", "first_stamp")
         )
         self.workers = code.load("block", "worker_mask", 64)
         self.worker = code.load("block", "worker", 64)

@@ -160,9 +160,10 @@ def _races(m: Machine) -> str:
     if not m.has_lane_counters:  # what one counter steps through is in the order of the program
         code.do(f"ret i1 {apart}")
         return code.text
-    stamps = code.field("block", "warp_stamps")
+    stamps = code.field("block", "global_warp_stamps")
     stamp = code.op(f"load i32, ptr {code.at(stamps, moment.warp, 4)}")
-    barrier = code.load("block", "barrier_stamp")  # the other may be of a block before this one
+    # The other may be of a block before this one.
+    barrier = code.load("block", "global_barrier_stamp")
     own = moment.epoch(code.op(f"call i32 @llvm.umax.i32(i32 {stamp}, i32 {barrier})"))
     epoch = code.op(f"lshr i64 %noted, {EPOCH}")
     late = code.op(f"icmp ugt i64 {epoch}, {own}")

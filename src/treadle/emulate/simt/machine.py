@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BARRIERS", "FLIGHTS", "FLIGHT_BYTES", "KNOWN", "KNOWN_BYTES", "LAST_STAMP", "LOAD",
-    "MOST_THREADS", "REGION_WORDS", "SLICE", "STORE", "TOUCH", "WIDTHS", "Access", "Fault", "Field",
-    "Machine", "Region", "Windows",
+    "MOST_THREADS", "ORDERS_ALL", "ORDERS_GLOBAL", "ORDERS_SHARED", "REGION_WORDS", "SLICE",
+    "STORE", "TOUCH", "WIDTHS", "Access", "Fault", "Field", "Machine", "Region", "Windows",
 ]  # fmt: skip
 
 WIDTHS = (32, 64, 128)
@@ -38,6 +38,8 @@ REGION_WORDS = 5
 KNOWN, KNOWN_BYTES = 8, 8 * REGION_WORDS  # regions that a host thread remembers
 _MOST_WARPS = MOST_THREADS // WIDTHS[0]
 _WIDEST = 32  # bytes that a lane has in an access
+
+ORDERS_GLOBAL, ORDERS_SHARED, ORDERS_ALL = 1, 2, 3  # which memory a barrier orders
 
 LOAD, STORE, TOUCH = 0, 1, 2  # what an access does; TOUCH is atomic
 
@@ -76,6 +78,8 @@ _BLOCK: tuple[Field, ...] = (
     ("known", KNOWN_BYTES * KNOWN),
     # Stamps order accesses to shared memory: see shadow.
     ("stamp", 4), ("first_stamp", 4), ("barrier_stamp", 4), ("warp_stamps", 4 * _MOST_WARPS),
+    # The same of global memory, and which of the two a barrier orders: ORDERS_GLOBAL and so on.
+    ("global_barrier_stamp", 4), ("global_warp_stamps", 4 * _MOST_WARPS), ("barrier_orders", 4),
     # Of races in global memory, if `checks_races`: see global_shadow. `strong` says that accesses
     # are, `ordered` that the block has ordered itself behind others, `element` how wide what is
     # stored is, and `outer` which lanes of a generic access are in global memory.

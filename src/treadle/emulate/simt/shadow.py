@@ -53,7 +53,8 @@ def _tick(m: Machine) -> str:
         code.save("block", "stamp", code.op(f"add i32 {stamp}, 1"))
 
     def last() -> None:
-        code.save("block", "barrier_stamp", stamp)
+        for name in ("barrier_stamp", "global_barrier_stamp"):
+            code.save("block", name, stamp)
 
     code.when(code.op(f"icmp ult i32 {stamp}, {LAST_STAMP}"), more, last)
     code.do("ret void")
