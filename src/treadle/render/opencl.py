@@ -35,6 +35,7 @@ from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 from .opencl_text import SCALARS, literal
 from .opencl_textures import CHANNEL, WithTextures
+from .textures import image_of
 
 __all__ = ["OpenCLRenderer"]
 
