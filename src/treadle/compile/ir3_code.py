@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 __all__ = [
-    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Image", "Instruction", "Kernel", "Literal", "Operand",
-    "Register", "Value", "name_of",
+    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Image", "Instruction",
+    "Kernel", "Literal", "Operand", "Register", "Value", "name_of",
 ]  # fmt: skip
 
 FIRST_SHARED = 4 * 48  # from here on registers are the wave's

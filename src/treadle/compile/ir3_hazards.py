@@ -6,9 +6,9 @@
 
 Nothing checks this in the hardware. Arithmetic is ready after 3 cycles for arithmetic of the same
 width, after 6 for all else. Special functions and shared memory are waited for by (ss), other
-memory and textures by (sy). They also read their sources late: who writes one of these waits likewise, as for a
-store's. The numbers are those of Mesa (ir3_delay.c, ir3_legalize.c). What a block begins with is
-the worst of all blocks before it, found by going around until nothing changes.
+memory and textures by (sy). They also read their sources late: who writes one of these waits
+likewise, as for a store's. The numbers are those of Mesa (ir3_delay.c, ir3_legalize.c). What a
+block begins with is the worst of all blocks before it, found by going around until nothing changes.
 """
 
 from __future__ import annotations

@@ -9,9 +9,9 @@
       end
 
 `memory` says which buffers are images, and their numbers among the textures, which are only read,
-or among the other images. `if`, `end` and `loop`, `while` become branches on p0.x here. An operand is a virtual
-register (`%3`; `%h3` is half as wide; `%4.1` is a lane of a vector, `%4:2` two lanes from the
-first), a constant (`c0.x`), a machine register (`r0.x`) or the bits of a number.
+or among the other images. `if`, `end` and `loop`, `while` become branches on p0.x here. An operand
+is a virtual register (`%3`; `%h3` is half as wide; `%4.1` is a lane of a vector, `%4:2` two lanes
+from the first), a constant (`c0.x`), a machine register (`r0.x`) or the bits of a number.
 """
 
 from __future__ import annotations
@@ -37,9 +37,7 @@ __all__ = ["parse"]
 _VALUE = re.compile(r"%(h?)(\d+)(?:\.(\d+))?(?::(\d+))?")
 _WORD = re.compile(r"([rc])(\d+)\.([xyzw])")
 _HEAD = re.compile(r"kernel (\w+) work_items=(\d+) buffers=(\d+) variables=(\d+) shared=(\d+)")
-_IMAGE = re.compile(
-    r"buffer=(\d+) (texture|image)=(\d+) height=(\d+) width=(\d+) bits=(16|32)"
-)
+_IMAGE = re.compile(r"buffer=(\d+) (texture|image)=(\d+) height=(\d+) width=(\d+) bits=(16|32)")
 _WITHOUT_RESULT = ("stg", "stl", "stp", "stib", "bar", "fence")
 
 

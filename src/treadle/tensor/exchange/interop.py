@@ -70,13 +70,13 @@ class Interop(Basis):
         and with `dtypes.imagef((height, width))` or `imageh` a pyopencl image of as many elements.
         On QCOM it is an address of the host's or of the GPU's, that of an OpenCL image too, whose
         lines are as far apart as Qualcomm's OpenCL has them; shape (height, width, 4) may come with
-        `strides` that say how far. An integer is an address, never a handle: of a cl_mem, `pyopencl.Buffer.from_int_ptr` or
-        `pyopencl.Image.from_int_ptr` makes what can be passed. `dtype` is `dtypes.default_float` by
-        default. `nbytes` says how much memory there is, and is checked. `strides`, in elements, are
-        checked too: memory is row-major, since any other order would have to be copied. `owner` is
-        kept alive, and `deleter` called, for as long as, and once no more, any tensor needs the
-        memory; without either one, a warning says once that nothing keeps it alive. A `readonly`
-        tensor refuses to be assigned to. Kernels may still run on the memory when `realize`
+        `strides` that say how far. An integer is an address, never a handle: of a cl_mem,
+        `pyopencl.Buffer.from_int_ptr` or `pyopencl.Image.from_int_ptr` makes what can be passed.
+        `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there is, and is
+        checked. `strides`, in elements, are checked too: memory is row-major, since any other order
+        would have to be copied. `owner` is kept alive, and `deleter` called, for as long as, and
+        once no more, any tensor needs the memory; without either one, a warning says once that
+        nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run on the memory when `realize`
         returns: `Device[...].synchronize()` waits for them.
 
         CUDA orders what treadle does with what other libraries do on the legacy default stream, and
@@ -326,9 +326,7 @@ def _checked_sizes(shape: object) -> tuple[int, ...]:
     return found
 
 
-def _pitch_of(
-    image: ImageDType, sizes: tuple[int, ...], strides: Sequence[int]
-) -> int | None:
+def _pitch_of(image: ImageDType, sizes: tuple[int, ...], strides: Sequence[int]) -> int | None:
     """How many bytes the lines of an image are apart; None where strides do not say it.
 
     Raises ShapeError for strides that are of no lines of whole texels.

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 __all__ = [
     "COMPUTE_EVENTS", "execute", "invalidate_caches", "load_constants", "load_images",
-    "load_program", "load_samplers", "load_textures", "registers", "set_compute", "signal", "timestamp", "wait_for_idle", "wait_for_value",
+    "load_program", "load_samplers", "load_textures", "registers", "set_compute", "signal",
+    "timestamp", "wait_for_idle", "wait_for_value",
 ]  # fmt: skip
 
 _WAIT_FOR_IDLE, _EXEC_CS, _LOAD_STATE_FRAG, _LOAD_STATE = 0x26, 0x33, 0x34, 0x36
