@@ -76,8 +76,8 @@ class Interop(Basis):
         checked. `strides`, in elements, are checked too: memory is row-major, since any other order
         would have to be copied. `owner` is kept alive, and `deleter` called, for as long as, and
         once no more, any tensor needs the memory; without either one, a warning says once that
-        nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run on the memory when `realize`
-        returns: `Device[...].synchronize()` waits for them.
+        nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run
+        on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         CUDA orders what treadle does with what other libraries do on the legacy default stream, and
         with what they do on `stream`, a CUstream as an integer that lives as long as the tensor. If

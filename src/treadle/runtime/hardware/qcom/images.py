@@ -113,12 +113,12 @@ class ImageLayout(NamedTuple):
 
 
 class ImageBuffer(DeviceBuffer):
-    """An image in the memory of a buffer, which lives as long."""
+    """An image in the memory of a buffer, which lives as long; `nbytes` are those of its texels."""
 
     __slots__ = ("layout",)
 
     def __init__(self, memory: DeviceBuffer, layout: ImageLayout) -> None:
-        super().__init__(memory.block, memory.nbytes, None, memory)
+        super().__init__(memory.block, layout.height * layout.line_bytes, None, memory)
         self.layout = layout
 
 
