@@ -30,6 +30,11 @@ class KGSLError(DriverError):
         return self.errno == errno.EINVAL
 
     @property
+    def is_no_memory(self) -> bool:
+        """Whether there is nothing to use at an address."""
+        return self.errno in (errno.EFAULT, errno.EINVAL)
+
+    @property
     def is_timeout(self) -> bool:
         return self.errno == errno.ETIMEDOUT
 

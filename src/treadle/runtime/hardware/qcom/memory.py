@@ -63,7 +63,8 @@ class GPUMemory(BlockMemory):
     def import_host(self, pointer: int, nbytes: int) -> Block:
         """Memory of this process, or an object of it in the driver, where it is.
 
-        It has to stay as long as the block lives. Raises DeviceError for one that is too small.
+        It has to stay as long as the block lives. Raises DeviceError for one that is too small,
+        and where there is nothing.
         """
         found = self._part_of_object(pointer, nbytes)
         if found is not None:
@@ -72,7 +73,16 @@ class GPUMemory(BlockMemory):
         size = round_up(pointer + nbytes - start, PAGE)
         block = Block(self, pointer, nbytes, Pages(start, size, _IMPORTED))
         self.collect()
-        self.adopt(block, start)
+        try:
+            self.adopt(block, start)
+        except KGSLError as error:
+            if not error.is_no_memory:
+                raise
+            raise DeviceError(
+                f"QCOM: what begins at {pointer:#x} is neither memory of this process nor in an "
+                "object that it has in the driver: pass an address of the host's, or one of the "
+                "GPU's, and keep the memory as long as the tensor"
+            ) from error
         return block
 
     def _part_of_object(self, address: int, nbytes: int) -> _ObjectBlock | None:
