@@ -424,11 +424,10 @@ def test_work_items_meet_behind_conditions():
 def test_objects_are_read_as_they_were_written():
     entries = [
         Entry(
-            "k_0", 128, 2, 1, 17, 3, 64, 16, 6400, 9, 2, True,
-            (Image(1, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)), (1, 0xFFFFFFFF),
-            (1 << 63, 5),
+            "k_0", 128, 2, 1, 17, 3, 64, 16, 6400, 9, 2, True, (1, 0xFFFFFFFF),
+            (1 << 63, 5), (Image(1, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)),
         ),
-        Entry("ö", 1, 0, 0, 1, 0, 64, 0, 0, 0, 0, False, (), (), ()),
+        Entry("ö", 1, 0, 0, 1, 0, 64, 0, 0, 0, 0, False, (), ()),
     ]  # fmt: skip
     assert unpack(pack(entries)) == entries
     assert unpack(pack([])) == []
@@ -436,7 +435,7 @@ def test_objects_are_read_as_they_were_written():
 
 def test_broken_objects_are_errors():
     image = Image(0, True, 0, 3, 4, 32)
-    whole = pack([Entry("k", 64, 1, 0, 1, 0, 64, 0, 0, 1, 1, False, (image,), (7,), (1, 2))])
+    whole = pack([Entry("k", 64, 1, 0, 1, 0, 64, 0, 0, 1, 1, False, (7,), (1, 2), (image,))])
     with pytest.raises(InternalError, match="no object"):
         unpack(b"\x7fELF" + whole)
     for size in range(len(whole)):

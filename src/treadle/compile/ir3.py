@@ -129,7 +129,7 @@ def _entry(kernel: Kernel, chip: AdrenoChip) -> Entry:
         constants=first + -(-len(kernel.literals) // 4),
         first_literal=first,
         has_barrier=any(one.op.startswith("bar") for one in kernel),
-        images=tuple(kernel.images),
         literals=tuple(kernel.literals),
         code=tuple(encode_kernel(kernel)),
+        images=tuple(kernel.images),
     )

@@ -45,9 +45,9 @@ class Entry:
     constants: int
     first_literal: int
     has_barrier: bool
-    images: tuple[Image, ...]
     literals: tuple[int, ...]
     code: tuple[int, ...]
+    images: tuple[Image, ...] = ()
 
 
 def pack(entries: list[Entry]) -> bytes:
@@ -103,7 +103,7 @@ def _entries(data: bytes) -> list[Entry]:
         entries.append(
             Entry(
                 name, work_items, buffers, variables, registers, branches, wave, private, shared,
-                constants, first, bool(has_barrier), tuple(images), held, code,
+                constants, first, bool(has_barrier), held, code, tuple(images),
             )
         )  # fmt: skip
     if place != len(data):

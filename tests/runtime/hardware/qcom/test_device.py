@@ -254,9 +254,9 @@ def test_a_chip_without_code_is_refused(machine):
 def test_an_object_of_the_compiler_is_read():
     images = Image(2, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)
     entry = Code(
-        "k_1", 64, 3, 2, 12, 1, 128, 32, 1024, 5, 4, True, images, (1, 2, 3), (1 << 63, 7)
+        "k_1", 64, 3, 2, 12, 1, 128, 32, 1024, 5, 4, True, (1, 2, 3), (1 << 63, 7), images
     )  # fmt: skip
-    other = Code("k_2", 32, 1, 0, 2, 1, 64, 0, 0, 1, 1, False, (), (), (9,))
+    other = Code("k_2", 32, 1, 0, 2, 1, 64, 0, 0, 1, 1, False, (), (9,))
     found = kernels(pack_entries([entry, other]))
     assert list(found) == ["k_1", "k_2"]
     for name, code in (("k_1", entry), ("k_2", other)):

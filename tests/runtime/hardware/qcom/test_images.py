@@ -88,7 +88,7 @@ IMAGES = (
 
 def phase_with(device, images):
     entry = Entry("k", 1, 64, tuple(Slot(n, 256, n == 1) for n in range(3)))
-    code = Code("k", 64, 3, 0, 4, 1, 64, 0, 0, 2, 2, False, images, (), (0,))
+    code = Code("k", 64, 3, 0, 4, 1, 64, 0, 0, 2, 2, False, (), (0,), images)
     return device.load(pack([code]), [entry]).phases[0]
 
 

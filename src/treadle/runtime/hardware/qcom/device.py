@@ -125,19 +125,25 @@ class QCOMDevice(HardwareDevice):
         with self.working("write a buffer"):
             self.wait_for_all()
             data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
+            address = host_address(buffer.block)
             if isinstance(buffer, ImageBuffer):
-                buffer.layout.write(host_address(buffer.block), data)
-            else:
-                view(host_address(buffer.block), data.nbytes)[:] = data
+                self._platform.will_write(address, buffer.layout.nbytes)
+                buffer.layout.write(address, data)
+                return
+            self._platform.will_write(address, data.nbytes)
+            view(address, data.nbytes)[:] = data
 
     def read(self, buffer: DeviceBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, after the work that was started before."""
         with self.working("read a buffer"):
             self.wait_for_all()
+            address = host_address(buffer.block)
             if isinstance(buffer, ImageBuffer):
-                buffer.layout.read(host_address(buffer.block), into.cast("B"))
-            else:
-                into.cast("B")[:] = view(host_address(buffer.block), into.nbytes)
+                self._platform.will_read(address, buffer.layout.nbytes)
+                buffer.layout.read(address, into.cast("B"))
+                return
+            self._platform.will_read(address, into.nbytes)
+            into.cast("B")[:] = view(address, into.nbytes)
 
     def copy_from(
         self, other: object, source: DeviceBuffer, target: DeviceBuffer, nbytes: int
@@ -147,7 +153,10 @@ class QCOMDevice(HardwareDevice):
             return False
         with self.working("copy a buffer"):
             self.wait_for_all()
-            ctypes.memmove(host_address(target.block), host_address(source.block), nbytes)
+            there, here = host_address(source.block), host_address(target.block)
+            self._platform.will_read(there, nbytes)
+            self._platform.will_write(here, nbytes)
+            ctypes.memmove(here, there, nbytes)
         return True
 
     def start_copy(self, target: int, source: int, nbytes: int) -> Moment:
