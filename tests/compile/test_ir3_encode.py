@@ -161,6 +161,22 @@ def test_memory_by_an_index(size, shift, dwords):
     assert store == f"stg.a.u32 g[{named(base)}+({index})], {named(value)}, {size}"
 
 
+@pytest.mark.parametrize("kind", ["f32", "f16"])
+@pytest.mark.parametrize("number", [0, 5, 63])
+def test_images(kind, number):
+    half = kind in HALF_TYPES
+    texel, place = register(4, half=half), register(2)
+    by_number = [place, Literal(number)]
+    load = read(Instruction(f"ldib.b.{kind}", [texel], by_number))
+    assert load == f"ldib.b.typed.2d.{kind}.4.imm {named(texel)}, {named(place)}, {number}"
+    store = read(Instruction(f"stib.b.{kind}", [], [texel, *by_number]))
+    assert store == f"stib.b.typed.2d.{kind}.4.imm {named(texel)}, {named(place)}, {number}"
+    texture = read(Instruction(f"isam.{kind}", [texel], by_number, sy=True, jp=True))
+    assert texture == (
+        f"(sy)(jp)isam.1d ({kind})(xyzw){named(texel)}, {named(place)}, s#0, t#{number}"
+    )
+
+
 def test_control():
     assert read(Instruction("nop", [], [], repeat=5)) == "(rpt5)nop"
     assert read(Instruction("end", [], [], jp=True)) == "(jp)end"
@@ -174,10 +190,10 @@ def test_control():
 
 def test_every_form_is_covered():
     """What is not arithmetic is in one of the tests above by its name."""
-    others = {name for name, form in FORMS.items() if form.category in (0, 1, 6, 7)}
+    others = {name for name, form in FORMS.items() if form.category in (0, 1, 5, 6, 7)}
     assert others == {
         "nop", "end", "br", "mov-immed", "mov-const", "mov-gpr", "ldg", "ldg.a", "stg", "stg.a",
-        "ldl", "ldp", "stl", "stp", "bar", "fence",
+        "ldl", "ldp", "stl", "stp", "bar", "fence", "isam", "ldib.b", "stib.b",
     }  # fmt: skip
     assert set(FLUT) <= set(FLOATS)
     assert set(HALF_TYPES) <= set(TYPES)

@@ -7,6 +7,7 @@ from functools import cache
 
 import pytest
 
+from treadle import Context
 from treadle.compile.ir3 import IR3Compiler
 from treadle.compile.ir3_object import unpack
 from treadle.emulate.ir3.decode import decode
@@ -20,7 +21,7 @@ from treadle.schedule.passes import schedule
 from treadle.target import ADRENO_CHIPS, adreno_chip, adreno_target
 
 from ..compile.mesa import disassemble
-from .corpus import CORPUS
+from .corpus import CORPUS, floats
 
 PROGRAMS = [n for n in CORPUS if not n.endswith("float64") and n != "doubles to integers"]
 FEW = ("formulas", "softmax", "matmul", "convolution", "sums uint8", "arithmetic int64")
@@ -28,11 +29,26 @@ WHOLE = ADRENO_CHIPS if "FULL_TESTS" in os.environ else ("a630",)
 CASES = [(chip, name) for chip in ADRENO_CHIPS for name in (PROGRAMS if chip in WHOLE else FEW)]
 
 
+# Programs with intermediate results, which IMAGE=1 keeps in images.
+IMAGES = {
+    "products": lambda: ((floats(24, 40) @ floats(40, 32)).relu() @ floats(32, 12)).exp(),
+    "convolutions": lambda: (
+        floats(2, 4, 12, 12).conv2d(floats(8, 4, 3, 3), padding=1).relu().conv2d(floats(4, 8, 3, 3))
+    ),
+    "rows": lambda: (floats(24, 36) @ floats(36, 36)).softmax().pad(((1, 0), (2, 3))).sum(0),
+    "parts": lambda: sum((floats(8, 20) @ floats(20, n + 8)).flatten()[3:40] for n in range(20)),
+}
+
+
 @cache
 def compiled(chip, program):
     """The entries of all kernels of a program."""
+    return entries_of(chip, CORPUS[program]())
+
+
+def entries_of(chip, result):
     target, found = adreno_target(chip), []
-    for kernel in schedule(current([CORPUS[program]().node])[0], "CPU", target)[0]:
+    for kernel in schedule(current([result.node])[0], "CPU", target)[0]:
         ast, _ = optimize(kernel.ast, target)
         low = lower(ast, len(kernel.buffers), target)
         text = IR3Renderer(target).render("k", low.phases, low.variables)
@@ -58,6 +74,23 @@ def hazards(words):
 def test_code_is_read_whole_and_waits_for_what_it_reads(chip, program):
     entries = compiled(chip, program)
     assert entries
+    check_entries(entries, chip)
+
+
+@pytest.mark.parametrize("half", [0, 1])
+@pytest.mark.parametrize(
+    ("chip", "program"), [(c, p) for c in ADRENO_CHIPS for p in IMAGES if c in WHOLE or p == "rows"]
+)
+def test_code_for_images_is_read_whole_and_waits_for_what_it_reads(chip, program, half):
+    with Context(IMAGE=1, FLOAT16=half):
+        entries = entries_of(chip, IMAGES[program]())
+    images = [image for entry in entries for image in entry.images]
+    assert {image.is_texture for image in images} == {True, False}
+    assert {image.bits for image in images} == {16 if half else 32}
+    check_entries(entries, chip)
+
+
+def check_entries(entries, chip):
     for entry in entries:
         lines = disassemble(list(entry.code))
         assert len(lines) == len(entry.code)

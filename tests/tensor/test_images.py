@@ -13,16 +13,20 @@ VALUES = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
 IMAGE = dtypes.imagef((3, 4))
 
 
-@pytest.fixture(scope="module")
-def home():
-    """An OpenCL device with textures."""
+@pytest.fixture(scope="module", params=["CL", "QCOM"])
+def home(request):
+    """A device with textures."""
+    return opened(request.param)
+
+
+def opened(name):
     try:
-        target = Device["CL"].target
+        target = Device[name].target
     except DeviceError as error:
-        pytest.skip(str(error))
+        pytest.skip(f"{name}: {error}")
     if target.max_image is None:
         pytest.skip(f"{target.name} has no textures")
-    return "CL"
+    return name
 
 
 def stored_in(tensor):
@@ -172,38 +176,38 @@ def test_sizes_that_make_no_texels_stay_in_plain_memory(home):
 
 
 @pytest.fixture
-def texture(home):
+def texture():
     """A pyopencl image of 3 rows of 4 texels in the device's context, and that context's queue."""
     cl = pytest.importorskip("pyopencl")
-    runtime = Device[home].runtime
+    runtime = Device[opened("CL")].runtime
     kind = cl.ImageFormat(cl.channel_order.RGBA, cl.channel_type.FLOAT)
     image = cl.create_image(runtime.context, cl.mem_flags.READ_WRITE, kind, shape=(4, 3))
     return cl, image, runtime.queue
 
 
 @pytest.mark.parametrize("as_number", [False, True])
-def test_from_blob_takes_an_image(home, texture, as_number):
+def test_from_blob_takes_an_image(texture, as_number):
     cl, image, queue = texture
     handle = cl.Image.from_int_ptr(image.int_ptr) if as_number else image
-    x = Tensor.from_blob(handle, (48,), dtype=IMAGE, device=home, owner=image)
+    x = Tensor.from_blob(handle, (48,), dtype=IMAGE, device="CL", owner=image)
     cl.enqueue_copy(queue, image, VALUES, origin=(0, 0), region=(4, 3))
     np.testing.assert_array_equal((x + 1).numpy(), VALUES.reshape(-1) + 1)
-    x.assign(Tensor(VALUES.reshape(-1), device=home) * 2).realize()
+    x.assign(Tensor(VALUES.reshape(-1), device="CL") * 2).realize()
     seen = np.empty((6, 8), np.float32)
     cl.enqueue_copy(queue, seen, image, origin=(0, 0), region=(4, 3))
     np.testing.assert_array_equal(seen, VALUES * 2)
 
 
-def test_from_blob_refuses_an_image_of_other_size_or_format(home, texture):
+def test_from_blob_refuses_an_image_of_other_size_or_format(texture):
     _, image, _ = texture
     with pytest.raises(DeviceError, match="3 rows of 4 texels"):
-        Tensor.from_blob(image, (48,), dtype=dtypes.imagef((4, 3)), device=home, owner=image)
+        Tensor.from_blob(image, (48,), dtype=dtypes.imagef((4, 3)), device="CL", owner=image)
     with pytest.raises(DeviceError, match="format"):
-        Tensor.from_blob(image, (48,), dtype=dtypes.imageh((3, 4)), device=home, owner=image)
+        Tensor.from_blob(image, (48,), dtype=dtypes.imageh((3, 4)), device="CL", owner=image)
     with pytest.raises(ShapeError, match="48 elements, not 40"):
-        Tensor.from_blob(image, (40,), dtype=IMAGE, device=home, owner=image)
+        Tensor.from_blob(image, (40,), dtype=IMAGE, device="CL", owner=image)
     with pytest.raises(DeviceError, match=r"takes a pyopencl\.Buffer"):
-        Tensor.from_blob(image, (48,), device=home, owner=image)
+        Tensor.from_blob(image, (48,), device="CL", owner=image)
 
 
 # -- what cannot be a texture ----------------------------------------------------------------------

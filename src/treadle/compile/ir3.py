@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IR3Compiler", "machine_code"]
 
-VERSION = "1"
+VERSION = "2"
 MOST_REGISTERS = 48  # vec4 of one work item
 AIM = 20  # vec4 that leave room for several waves, which hide what is waited for
 SINGLE_WAVE = 64
@@ -131,4 +131,5 @@ def _entry(kernel: Kernel, chip: AdrenoChip) -> Entry:
         has_barrier=any(one.op.startswith("bar") for one in kernel),
         literals=tuple(kernel.literals),
         code=tuple(encode_kernel(kernel)),
+        images=tuple(kernel.images),
     )

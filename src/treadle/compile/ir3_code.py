@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 __all__ = [
-    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Instruction", "Kernel", "Literal", "Operand",
-    "Register", "Value", "name_of",
+    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Image", "Instruction",
+    "Kernel", "Literal", "Operand", "Register", "Value", "name_of",
 ]  # fmt: skip
 
 FIRST_SHARED = 4 * 48  # from here on registers are the wave's
@@ -119,6 +119,21 @@ class Block:
     meets: bool = False
 
 
+@dataclass(frozen=True, slots=True)
+class Image:
+    """Buffer `buffer` is an image of `height` rows of `width` texels, four floats of `bits` each.
+
+    `number` counts textures, which are only read, or else the other images.
+    """
+
+    buffer: int
+    is_texture: bool
+    number: int
+    height: int
+    width: int
+    bits: int
+
+
 @dataclass(slots=True)
 class Kernel:
     """One entry point, with what its text says of it.
@@ -138,6 +153,7 @@ class Kernel:
     depth: int = 0
     private: int = 0
     literals: list[int] = field(default_factory=list)
+    images: list[Image] = field(default_factory=list)
 
     @property
     def first_literal(self) -> int:

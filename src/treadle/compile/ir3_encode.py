@@ -173,7 +173,41 @@ def _special(one: Instruction, name: str, rest: str) -> Given:
     }
 
 
+def _texture(one: Instruction, name: str, rest: str) -> Given:
+    (dst,), (place, number) = one.dsts, one.srcs
+    return {
+        "DST": _number(dst),
+        "WRMASK": (1 << _count(dst)) - 1,
+        "TYPE": TYPES[rest],
+        "SRC1": _number(place),
+        "FULL": 1,
+        "TEX": _small(number),
+    }
+
+
+def _image(one: Instruction, rest: str) -> Given:
+    value, place, number = (*one.dsts, *one.srcs)
+    return {
+        "TYPE": TYPES[rest],
+        "TYPED": 1,
+        "D_MINUS_ONE": 1,
+        "TYPE_SIZE_MINUS_ONE": _count(value) - 1,
+        "SRC1": _number(value),
+        "SRC2": _number(place),
+        "SSBO": _small(number),
+    }
+
+
+def _count(operand: Operand) -> int:
+    """How many registers an operand is."""
+    if not isinstance(operand, Register):
+        raise InternalError(f"no register: {operand}")
+    return operand.count
+
+
 def _memory(one: Instruction, name: str, rest: str) -> Given:
+    if name in ("ldib.b", "stib.b"):
+        return _image(one, rest)
     given = {"TYPE": TYPES[rest]}
     if one.dsts:
         base, *others = one.srcs
@@ -217,5 +251,6 @@ def _plain(one: Instruction, name: str, rest: str) -> Given:
 
 
 _FIELDS: dict[int, Callable[[Instruction, str, str], Given]] = {
-    0: _plain, 2: _arithmetic, 3: _three_sources, 4: _special, 6: _memory, 7: _barrier,
+    0: _plain, 2: _arithmetic, 3: _three_sources, 4: _special, 5: _texture, 6: _memory,
+    7: _barrier,
 }  # fmt: skip

@@ -6,9 +6,9 @@
 
 Nothing checks this in the hardware. Arithmetic is ready after 3 cycles for arithmetic of the same
 width, after 6 for all else. Special functions and shared memory are waited for by (ss), other
-memory by (sy). They also read their sources late: who writes one of these waits likewise, as for a
-store's. The numbers are those of Mesa (ir3_delay.c, ir3_legalize.c). What a block begins with is
-the worst of all blocks before it, found by going around until nothing changes.
+memory and textures by (sy). They also read their sources late: who writes one of these waits
+likewise, as for a store's. The numbers are those of Mesa (ir3_delay.c, ir3_legalize.c). What a
+block begins with is the worst of all blocks before it, found by going around until nothing changes.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ def _walk(code: list[Instruction], state: _State) -> list[Instruction]:
     for old in code:
         one = replace(old, ss=False, sy=False, nop=0)
         _flag(one, state)
-        if one.ss and category(one.op) == 6:  # it has no such flag
+        if one.ss and category(one.op) in (5, 6):  # they have no such flag
             one.ss = False
             made.append(Instruction("nop", [], [], ss=True))
             cycle += 1
@@ -186,14 +186,14 @@ def _update(one: Instruction, state: _State, cycle: int) -> None:
                 alike[_HALF if dst.half else _FULL] = cycle + ALU
                 old = state.ready.get(unit, [0, 0, 0])
                 state.ready[unit] = [max(pair) for pair in zip(old, alike, strict=True)]
-    if kind not in (4, 6):
+    if kind not in (4, 5, 6):
         return
     results, sources = _units([d for d in one.dsts if isinstance(d, Register)]), _units(one.srcs)
     if kind == 4 or name == "ldl":
         state.ss |= results
     else:
         state.sy |= results
-    if kind == 4 or name in ("ldl", "stl", "stg", "stp"):
+    if kind == 4 or name in ("ldl", "stl", "stg", "stp", "stib"):
         state.read_ss |= sources
     else:
         state.read_any |= sources

@@ -3,21 +3,23 @@
     unpack(pack([entry]))  ->  [entry]
 
 Numbers are little-endian. First stand eight bytes, `IR3OBJ` and a version; a count of entries; then
-each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its literals and
-its instructions.
+each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its images as
+those of `_IMAGE`, its literals and its instructions.
 """
 
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
+from treadle.compile.ir3_code import Image
 from treadle.errors import InternalError
 
 __all__ = ["Entry", "pack", "unpack"]
 
-MAGIC = b"IR3OBJ\x01\x00"
-_HEAD = struct.Struct("<13I")
+MAGIC = b"IR3OBJ\x02\x00"
+_HEAD = struct.Struct("<14I")
+_IMAGE = struct.Struct("<6I")
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Entry:
     is no half footprint then), `branches` how many may be open at once (BRANCHSTACK), `wave` the
     work items of a wave (THREADSIZE). `private` are bytes for each work item, `shared` for each
     workgroup. `constants` is the number of vec4 that the code may read (CONSTLEN): parameters, then
-    `literals` from vec4 `first_literal` on.
+    `literals` from vec4 `first_literal` on. `images` are the buffers that are images.
     """
 
     name: str
@@ -45,6 +47,7 @@ class Entry:
     has_barrier: bool
     literals: tuple[int, ...]
     code: tuple[int, ...]
+    images: tuple[Image, ...] = ()
 
 
 def pack(entries: list[Entry]) -> bytes:
@@ -56,8 +59,9 @@ def pack(entries: list[Entry]) -> bytes:
         parts.append(_HEAD.pack(
             entry.work_items, entry.buffers, entry.variables, entry.registers, entry.branches,
             entry.wave, entry.private, entry.shared, entry.constants, entry.first_literal,
-            entry.has_barrier, len(entry.literals), len(entry.code),
+            entry.has_barrier, len(entry.images), len(entry.literals), len(entry.code),
         ))  # fmt: skip
+        parts += [_IMAGE.pack(*astuple(image)) for image in entry.images]
         parts.append(struct.pack(f"<{len(entry.literals)}I", *entry.literals))
         parts.append(struct.pack(f"<{len(entry.code)}Q", *entry.code))
     return b"".join(parts)
@@ -83,8 +87,13 @@ def _entries(data: bytes) -> list[Entry]:
         name = struct.unpack_from(f"{length}s", data, place + 4)[0].decode()
         place += 4 + length
         head: tuple[int, ...] = _HEAD.unpack_from(data, place)
-        *numbers, has_barrier, literals, words = head
+        *numbers, has_barrier, count_of_images, literals, words = head
         place += _HEAD.size
+        images = []
+        for _ in range(count_of_images):
+            buffer, is_texture, *sizes = _IMAGE.unpack_from(data, place)
+            images.append(Image(buffer, bool(is_texture), *sizes))
+            place += _IMAGE.size
         held = struct.unpack_from(f"<{literals}I", data, place)
         place += 4 * literals
         code = struct.unpack_from(f"<{words}Q", data, place)
@@ -94,7 +103,7 @@ def _entries(data: bytes) -> list[Entry]:
         entries.append(
             Entry(
                 name, work_items, buffers, variables, registers, branches, wave, private, shared,
-                constants, first, bool(has_barrier), held, code,
+                constants, first, bool(has_barrier), held, code, tuple(images),
             )
         )  # fmt: skip
     if place != len(data):

@@ -37,7 +37,9 @@ _COPIES = ("mov.u32u32", "mov.u16u16")
 
 
 def register_sources(one: Instruction) -> int:
-    """How many of the sources are registers or values; in memory's instructions numbers follow."""
+    """How many of the sources are registers or values; behind those of memory come numbers."""
+    if category(one.op) == 5:
+        return 1
     if category(one.op) != 6:
         return len(one.srcs)
     return 1 + one.op.split(".")[1].startswith("a") + one.op.startswith("st")
@@ -185,7 +187,8 @@ class _Placer:
 
 
 _PLACES: dict[int, Callable[[_Placer, Instruction], None]] = {
-    2: _Placer.two, 3: _Placer.three, 4: _Placer.registers, 6: _Placer.registers,
+    2: _Placer.two, 3: _Placer.three, 4: _Placer.registers, 5: _Placer.registers,
+    6: _Placer.registers,
 }  # fmt: skip
 
 

@@ -125,7 +125,7 @@ class _Scheduler:
         kind = category(made.op)
         if kind == 4:
             return SPECIAL
-        if kind == 6:
+        if kind in (5, 6):
             return SHARED if made.op.startswith("ldl") else GLOBAL
         if category(reader.op) not in (1, 2, 3):
             return 1 + OTHER

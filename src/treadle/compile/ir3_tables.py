@@ -62,6 +62,16 @@ _LOAD: Fields = {**_CAT6, "OFF": (1, 13), "SRC": (14, 8), "SIZE": (24, 8), "DST"
 _STORE: Fields = {
     **_CAT6, "SRC": (1, 8), "OFF_HI": (9, 5), "SIZE": (24, 8), "OFF_LO": (32, 8), "DST": (41, 8),
 }  # fmt: skip
+_TEXTURE: Fields = {
+    "FULL": (0, 1), "SRC1": (1, 8), "SRC2": (9, 8), "1D": (18, 1), "SAMP": (21, 4), "TEX": (25, 7),
+    "DST": (32, 8), "WRMASK": (40, 4), "TYPE": (44, 3), "3D": (48, 1), "A": (49, 1), "SV": (50, 1),
+    "S2EN_BINDLESS": (51, 1), "O": (52, 1), "SRC2_IMM_OFFSET": (53, 1), **_FLAGS,
+}  # fmt: skip
+_IMAGE: Fields = {
+    **_CAT6, "BASE": (1, 3), "OFFSET_HI": (4, 2), "MODE": (6, 2), "BINDLESS": (8, 1),
+    "D_MINUS_ONE": (9, 2), "TYPED": (11, 1), "TYPE_SIZE_MINUS_ONE": (12, 2), "HAS_OFFSET": (23, 1),
+    "SRC2": (24, 8), "SRC1": (32, 8), "SSBO": (41, 8), "OFFSET_LO": (54, 5),
+}  # fmt: skip
 _BARRIER: Fields = {
     **_FLAGS, "SS": (44, 1), "W": (51, 1), "R": (52, 1), "L": (53, 1), "G": (54, 1),
 }  # fmt: skip
@@ -122,6 +132,9 @@ def _memory_forms() -> dict[str, Form]:
         "ldp": Form(6, _fixed(6, (54, 2), (0, 1), (23, 1)), _LOAD),
         "stl": Form(6, _fixed(6, (54, 4), (23, 1), (40, 1)), _STORE),
         "stp": Form(6, _fixed(6, (54, 5), (23, 1), (40, 1)), _STORE),
+        "isam": Form(5, _fixed(5), _TEXTURE),
+        "ldib.b": Form(6, _fixed(6, (14, 0b110000110), (53, 1)), _IMAGE),
+        "stib.b": Form(6, _fixed(6, (14, 0b110011101), (53, 1)), _IMAGE),
         "bar": Form(7, _fixed(7, (55, 0), (49, 1)), _BARRIER),
         "fence": Form(7, _fixed(7, (55, 1), (49, 1)), _BARRIER),
     }
@@ -141,7 +154,9 @@ def split_name(op: str) -> tuple[str, str]:
 
 
 def category(op: str) -> int:
-    """The category of an instruction: 2 and 3 are arithmetic, 4 special functions, 6 memory."""
+    """The category of an instruction: 2 and 3 are arithmetic, 4 special functions, 5 textures,
+    6 memory.
+    """
     if op.startswith(("mov.", "cov.")):
         return 1
     return FORMS[split_name(op)[0]].category

@@ -1,15 +1,17 @@
 """The text that render/ir3 prints becomes kernels of blocks.
 
     kernel E_3_0 work_items=128 buffers=2 variables=0 shared=0
+      memory buffer=1 texture=0 height=3 width=4 bits=32
       vector %4 2
       add.f %3, %1, 0x3f800000
       if %9
         stg.a.u32 %4, %2, %3, 0, 0, 1
       end
 
-`if`, `end` and `loop`, `while` become branches on p0.x here. An operand is a virtual
-register (`%3`; `%h3` is half as wide; `%4.1` is a lane of a vector, `%4:2` two lanes from the
-first), a constant (`c0.x`), a machine register (`r0.x`) or the bits of a number.
+`memory` says which buffers are images, and their numbers among the textures, which are only read,
+or among the other images. `if`, `end` and `loop`, `while` become branches on p0.x here. An operand
+is a virtual register (`%3`; `%h3` is half as wide; `%4.1` is a lane of a vector, `%4:2` two lanes
+from the first), a constant (`c0.x`), a machine register (`r0.x`) or the bits of a number.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from treadle.compile.ir3_code import (
     PREDICATE,
     Block,
     Constant,
+    Image,
     Instruction,
     Kernel,
     Literal,
@@ -34,7 +37,8 @@ __all__ = ["parse"]
 _VALUE = re.compile(r"%(h?)(\d+)(?:\.(\d+))?(?::(\d+))?")
 _WORD = re.compile(r"([rc])(\d+)\.([xyzw])")
 _HEAD = re.compile(r"kernel (\w+) work_items=(\d+) buffers=(\d+) variables=(\d+) shared=(\d+)")
-_WITHOUT_RESULT = ("stg", "stl", "stp", "bar", "fence")
+_IMAGE = re.compile(r"buffer=(\d+) (texture|image)=(\d+) height=(\d+) width=(\d+) bits=(16|32)")
+_WITHOUT_RESULT = ("stg", "stl", "stp", "stib", "bar", "fence")
 
 
 def parse(text: str) -> list[Kernel]:
@@ -77,6 +81,8 @@ class _Reader:
         if word == "vector":
             name, width = rest.split()
             self.kernel.widths[self._value(name).number] = int(width)
+        elif word == "memory":
+            self.kernel.images.append(_image(rest))
         elif word in ("if", "end", "loop", "while"):
             getattr(self, f"_{word}")(*operands)
         else:
@@ -170,3 +176,12 @@ class _Reader:
         half, number, lane, count = found.groups()
         self.kernel.values = max(self.kernel.values, int(number) + 1)
         return Value(int(number), int(lane or 0), int(count or 1), bool(half))
+
+
+def _image(text: str) -> Image:
+    found = _IMAGE.fullmatch(text.strip())
+    if found is None:
+        raise InternalError("malformed description of an image")
+    kind = found[2]
+    buffer, number, height, width, bits = (int(found[n]) for n in (1, 3, 4, 5, 6))
+    return Image(buffer, kind == "texture", number, height, width, bits)

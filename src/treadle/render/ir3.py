@@ -28,7 +28,7 @@ from ..lower.overflow_analysis import integer_bounds
 from ..target import Target
 from . import ir3_int64 as int64
 from .ir3_division import divide, divide_by_constant
-from .ir3_memory import Memory
+from .ir3_images import Images
 from .ir3_values import CONDITIONS, Lane, is_pair, word
 from .workgroups import Fused, fused, only_updated
 
@@ -58,12 +58,12 @@ class IR3Renderer:
         )
 
 
-class _IR3Function(Memory):
+class _IR3Function(Images):
     def __init__(self, name: str, phase: Phase, contract: bool) -> None:
-        super().__init__()
-        self.name, self.phase, self.contract = name, phase, contract
         self.params = [param for param, _ in phase.params]
         self.written = {param for param, is_written in phase.params if is_written}
+        super().__init__(name, self.params, self.written)
+        self.name, self.phase, self.contract = name, phase, contract
         self.names: dict[Node, list[Lane]] = {}
         self.bounds: dict[Node, Bounds] = integer_bounds(phase.code)
         self.products = self._products()
@@ -81,7 +81,8 @@ class _IR3Function(Memory):
             f"variables={len(self.phase.variables)} shared={self.shared}"
         )
         inputs = [f"  mov.u32u32 {self.work_item}, r0.x", f"  mov.u32u32 {self.flat}, r48.x"]
-        return "\n".join([head, *inputs, *self.entry, *self.lines, ""])
+        images = self.descriptions(self.params)
+        return "\n".join([head, *images, *inputs, *self.entry, *self.lines, ""])
 
     def _products(self) -> dict[Node, tuple[Node, Node]]:
         """For each integer sum with a small product in it: the product and the other term."""

@@ -34,7 +34,8 @@ from .base import PhaseRenderer
 from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
 from .opencl_float64 import FLOAT64_CALLS, float64_cast, float64_helpers
 from .opencl_text import SCALARS, literal
-from .opencl_textures import CHANNEL, WithTextures, image_of
+from .opencl_textures import CHANNEL, WithTextures
+from .textures import image_of
 
 __all__ = ["OpenCLRenderer"]
 

@@ -9,26 +9,18 @@ from __future__ import annotations
 
 from ..dtype import ImageDType
 from ..errors import InternalError
-from ..ir.node import Node, behind_after
-from ..ir.op import Op
 from ..ir.views import Load, Store
 from ..lower.overflow_analysis import is_multiple
 from .clike import Function
+from .textures import TEXEL
 
-__all__ = ["CHANNEL", "WithTextures", "image_of"]
+__all__ = ["CHANNEL", "WithTextures"]
 
-_TEXEL = 4  # elements
 CHANNEL = """\
 float channel(float4 texel, int n) {
   return n < 2 ? (n == 0 ? texel.x : texel.y) : (n == 2 ? texel.z : texel.w);
 }
 """
-
-
-def image_of(memory: Node) -> ImageDType | None:
-    """The texture that a piece of memory is, if it is one."""
-    memory = behind_after(memory)
-    return memory.arg.image if memory.op is Op.PARAM else None
 
 
 class WithTextures(Function):
@@ -42,7 +34,7 @@ class WithTextures(Function):
 
     def texture_load(self, load: Load, image: ImageDType) -> str:
         base, place = self.memory(load.memory), self.value(load.index)
-        dtype, aligned = load.dtype, is_multiple(load.index, _TEXEL)
+        dtype, aligned = load.dtype, is_multiple(load.index, TEXEL)
         if dtype.count % 4 == 0 and aligned and load.gate.dtype.count == 1:
             texels = [
                 f"read_imagef({base}, {self._texel(image, place, n)})"
@@ -68,7 +60,7 @@ class WithTextures(Function):
         return f"({held} ? {code} : {instead})"
 
     def texture_store(self, store: Store, image: ImageDType) -> None:
-        is_whole = store.value.dtype.count == 4 and is_multiple(store.index, _TEXEL)
+        is_whole = store.value.dtype.count == 4 and is_multiple(store.index, TEXEL)
         if not is_whole or store.gate.dtype.count > 1:
             raise InternalError(f"a texture is written in whole texels, not by {store.node()!r}")
         guard = f"if ({self.value(store.gate)}) " if store.is_gated else ""

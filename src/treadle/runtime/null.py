@@ -16,6 +16,7 @@ from treadle.runtime.base import MemoryStats
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from treadle.dtype import ImageDType
     from treadle.runtime.base import Entry, Launch
     from treadle.target import Target
 
@@ -66,6 +67,10 @@ class NullAllocator:
         self._live += nbytes
         self._peak = max(self._peak, self._live)
         return NullBuffer(next(self._addresses), nbytes, self)
+
+    def alloc_image(self, image: ImageDType) -> NullBuffer:
+        """A texture without memory."""
+        return self.alloc(image.channels * image.itemsize)
 
     def from_pointer(self, pointer: int, nbytes: int, owner: object = None) -> NoReturn:
         """Raises DeviceError: nothing here ever looks at memory."""

@@ -30,9 +30,12 @@ def whole(value: SupportsIndex) -> int:
 
 
 def wrapped(
-    device: str, ptr: object, nbytes: int, alignment: int, image: ImageDType | None
-) -> Buffer:
+    device: str, ptr: object, nbytes: int, alignment: int, image: ImageDType | None,
+    pitch: int | None = None,
+) -> Buffer:  # fmt: skip
     """The buffer of a device at an address, or of an object that it knows.
+
+    `pitch` is how many bytes the lines of an image are apart, if that is known.
 
     Raises DeviceError for what the device cannot use, ShapeError for more bytes than there are.
     """
@@ -46,7 +49,7 @@ def wrapped(
                 "address where the device has such; pyopencl buffers go to a CL device"
             ) from None
         return allocator.from_handle(ptr, nbytes, None, image)
-    if image is not None:
+    if image is not None and not hasattr(allocator, "image_from_pointer"):
         raise DeviceError(
             f"[from_blob] {address:#x} is an integer, and so an address, which images have not: "
             "pass the pyopencl.Image, which pyopencl.Image.from_int_ptr makes of a cl_mem"
@@ -59,6 +62,8 @@ def wrapped(
             f"[from_blob] {nbytes} bytes from address {address:#x} on are more than there are "
             "addresses: give the sizes in elements, as many as the memory has"
         )
+    if image is not None:
+        return allocator.image_from_pointer(address, image, pitch)
     if address % alignment:
         raise DeviceError(
             f"[from_blob] address {address:#x} is not a multiple of the element's {alignment} bytes"

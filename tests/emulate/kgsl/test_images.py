@@ -18,8 +18,8 @@ FLOATS, HALVES = 0x82, 0x62  # FMT6_32_32_32_32_FLOAT and FMT6_16_16_16_16_FLOAT
 COPY = [*PLACE, isam(R5, R1, "f32"), SYNC, stib(R5, R1, "f32"), SYNC, word("end")]
 
 
-def descriptor(address, width=8, height=8, pitch=256, fmt=FLOATS, first=0, kind=1):
-    swizzle = 0 << 4 | 1 << 7 | 2 << 10 | 3 << 13
+def descriptor(address, width=8, height=8, pitch=256, fmt=FLOATS, first=0, kind=1, is_texture=True):
+    swizzle = (0 << 4 | 1 << 7 | 2 << 10 | 3 << 13) if is_texture else 0
     low, high = halves(address)
     words = [
         first | swizzle | fmt << 22,
@@ -45,7 +45,7 @@ def test_a_kernel_copies_a_texture_to_an_image(fmt):
     pixels[:, 32:] = 0
     source.put(pixels.tobytes())
     target.put(bytes(4096))
-    words = descriptor(source.address) + descriptor(target.address, fmt=fmt)
+    words = descriptor(source.address) + descriptor(target.address, fmt=fmt, is_texture=False)
     table.put(struct.pack("<32I", *words))
     machine.run(
         setup(code.address, 1, 4, workgroup=(64, 1, 1)),

@@ -19,7 +19,9 @@ __all__ = ["DESCRIPTOR_WORDS", "Format", "Image", "image_of"]
 DESCRIPTOR_WORDS = 16
 _TWO_DIMENSIONS = 1
 _PITCH_UNIT = 64
+_MOST_TEXELS = 16384
 _PLAIN = (0, 1, 2, 3)  # components in their order
+_UNTOLD = (0, 0, 0, 0)
 
 
 @dataclass(frozen=True)
@@ -45,16 +47,20 @@ class Image:
     format: Format
 
 
-def image_of(words: Sequence[int]) -> Image:
-    """The image of a descriptor. Raises KernelFault for what is not emulated."""
+def image_of(words: Sequence[int], is_texture: bool = True) -> Image:
+    """The image of a descriptor. Only one of a texture tells an order of its components.
+
+    Raises KernelFault for what is not emulated.
+    """
     given = tables.packet("A6XX_TEX_CONST", words)
     format_ = _format(given["FMT"])
+    order = _PLAIN if is_texture else _UNTOLD
     swizzle = tuple(given[f"SWIZ_{letter}"] for letter in "XYZW")
     for wrong, what in (
         (given["TILE_MODE"], "tiles"), (given["SRGB"], "sRGB"), (given["SWAP"], "a swap"),
         (given["MIPLVLS"], "smaller levels"), (given["FLAG"], "compression"),
         (given["TYPE"] != _TWO_DIMENSIONS, "other than two dimensions"),
-        (swizzle[: format_.count] != _PLAIN[: format_.count], "components in another order"),
+        (swizzle[: format_.count] != order[: format_.count], "components in another order"),
     ):  # fmt: skip
         if wrong:
             raise KernelFault(f"an image with {what} is not emulated")
@@ -62,6 +68,10 @@ def image_of(words: Sequence[int]) -> Image:
     if pitch % _PITCH_UNIT or pitch < width * format_.nbytes:
         raise KernelFault(f"lines of {width} times {format_.nbytes} bytes at a pitch of {pitch}")
     address = given["BASE_LO"] | given["BASE_HI"] << 32
+    if address % _PITCH_UNIT:
+        raise KernelFault(f"an image at {address:#x}, which is no multiple of {_PITCH_UNIT}")
+    if not 0 < width <= _MOST_TEXELS or not 0 < given["HEIGHT"] <= _MOST_TEXELS:
+        raise KernelFault(f"an image of {given['HEIGHT']} lines of {width} texels")
     return Image(address, width, given["HEIGHT"], pitch, format_)
 
 

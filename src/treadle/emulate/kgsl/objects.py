@@ -113,6 +113,7 @@ class Objects:
         given["gpuaddr"], given["flags"] = found.start, found.flags
         given["size"] = found.nbytes
         given["va_len"] = round_up(found.nbytes, PAGE)
+        given["va_addr"] = found.start if found.flags & _CPU_MAP else 0
 
     def call_gpuobj_free(self, given: Given) -> None:
         if given["flags"]:

@@ -180,11 +180,14 @@ class State:
         address, loaded = self._descriptors.get(kind, (0, 0))
         if count > loaded:
             raise KernelFault(f"{count} {kind} are announced, and {loaded} loaded")
-        if kind == "textures" and count > self._descriptors.get("samplers", (0, 0))[1]:
-            raise KernelFault(f"{count} textures and fewer samplers")
-        step = 4 * DESCRIPTOR_WORDS
+        samplers = self._fields("SP_CS_CONFIG")["NSAMP"]
+        if kind == "textures" and not samplers <= self._descriptors.get("samplers", (0, 0))[1]:
+            raise KernelFault(f"{samplers} samplers are announced, and fewer loaded")
+        if kind == "textures" and count and not samplers:
+            raise KernelFault(f"{count} textures and no sampler")
+        step, is_texture = 4 * DESCRIPTOR_WORDS, kind == "textures"
         return tuple(
-            image_of(memoryview(space.read(address + step * n, step)).cast("I"))
+            image_of(memoryview(space.read(address + step * n, step)).cast("I"), is_texture)
             for n in range(count)
         )
 

@@ -4,8 +4,9 @@
     status = ctypes.c_int32()
     buffer = cl.clCreateBuffer(context, cl.CL_MEM_READ_WRITE, 1024, None, status)
 
-The signatures are those of Khronos' cl.h. Handles are void pointers, counts and flags Python's
-integers, and results that C returns through a pointer need a ctypes object with `ctypes.byref`. The
+The signatures are those of Khronos' cl.h. Handles are void pointers, which are integers as well;
+counts and flags are Python's integers. What C returns through a pointer needs a ctypes object with
+`ctypes.byref`; a status is passed as it is, and so are an image's format and description. The
 system's library is loaded with the first function that is asked for. treadle itself speaks to
 OpenCL through pyopencl.
 """
@@ -24,14 +25,21 @@ from treadle.errors import DeviceError
 if TYPE_CHECKING:
     from _ctypes import CFuncPtr
 
-__all__ = ["cl_context", "cl_device_id", "cl_mem", "cl_platform_id", "library"]
+__all__ = ["cl_context", "cl_device_id", "cl_image_format", "cl_mem", "cl_platform_id", "library"]
 
 _VOID = ctypes.c_void_p
 _STATUS, _UINT, _BITS, _SIZE = ctypes.c_int32, ctypes.c_uint32, ctypes.c_uint64, ctypes.c_size_t
 
-# Every handle is a pointer to something that only the driver knows.
-cl_platform_id = cl_device_id = cl_context = cl_command_queue = cl_mem = _VOID
-cl_program = cl_kernel = cl_event = cl_sampler = _VOID
+
+class _Handle(_VOID):
+    """A pointer to something that only the driver knows; 0 is none."""
+
+    def __index__(self) -> int:
+        return self.value or 0
+
+
+cl_platform_id = cl_device_id = cl_context = cl_command_queue = cl_mem = _Handle
+cl_program = cl_kernel = cl_event = cl_sampler = _Handle
 cl_int, cl_uint, cl_ulong, cl_bitfield = _STATUS, _UINT, ctypes.c_uint64, _BITS
 
 
@@ -52,6 +60,8 @@ class cl_image_desc(ctypes.Structure):
     ]  # fmt: skip
 
 
+# For such a pointer ctypes takes the object itself, too.
+_CODE, _FORMAT = ctypes.POINTER(_STATUS), ctypes.POINTER(cl_image_format)
 _WAIT = (_UINT, _VOID, _VOID)  # events to wait for, and the one that is made
 _INFO = (_UINT, _SIZE, _VOID, _VOID)  # what is asked, room, where to, and how much it was
 
@@ -61,29 +71,31 @@ _FUNCTIONS: dict[str, tuple[type, tuple[type, ...]]] = {
     "clGetPlatformInfo": (_STATUS, (_VOID, *_INFO)),
     "clGetDeviceIDs": (_STATUS, (_VOID, _BITS, _UINT, _VOID, _VOID)),
     "clGetDeviceInfo": (_STATUS, (_VOID, *_INFO)),
-    "clCreateContext": (_VOID, (_VOID, _UINT, _VOID, _VOID, _VOID, _VOID)),
-    "clCreateContextFromType": (_VOID, (_VOID, _BITS, _VOID, _VOID, _VOID)),
+    "clCreateContext": (_Handle, (_VOID, _UINT, _VOID, _VOID, _VOID, _CODE)),
+    "clCreateContextFromType": (_Handle, (_VOID, _BITS, _VOID, _VOID, _CODE)),
     "clGetContextInfo": (_STATUS, (_VOID, *_INFO)),
     "clRetainContext": (_STATUS, (_VOID,)),
     "clReleaseContext": (_STATUS, (_VOID,)),
-    "clCreateCommandQueue": (_VOID, (_VOID, _VOID, _BITS, _VOID)),
+    "clCreateCommandQueue": (_Handle, (_VOID, _VOID, _BITS, _CODE)),
     "clRetainCommandQueue": (_STATUS, (_VOID,)),
     "clReleaseCommandQueue": (_STATUS, (_VOID,)),
-    "clCreateBuffer": (_VOID, (_VOID, _BITS, _SIZE, _VOID, _VOID)),
-    "clCreateSubBuffer": (_VOID, (_VOID, _BITS, _UINT, _VOID, _VOID)),
-    "clCreateImage": (_VOID, (_VOID, _BITS, _VOID, _VOID, _VOID, _VOID)),
-    "clCreateImage2D": (_VOID, (_VOID, _BITS, _VOID, _SIZE, _SIZE, _SIZE, _VOID, _VOID)),
+    "clCreateBuffer": (_Handle, (_VOID, _BITS, _SIZE, _VOID, _CODE)),
+    "clCreateSubBuffer": (_Handle, (_VOID, _BITS, _UINT, _VOID, _CODE)),
+    "clCreateImage": (
+        _Handle, (_VOID, _BITS, _FORMAT, ctypes.POINTER(cl_image_desc), _VOID, _CODE),
+    ),
+    "clCreateImage2D": (_Handle, (_VOID, _BITS, _FORMAT, _SIZE, _SIZE, _SIZE, _VOID, _CODE)),
     "clGetMemObjectInfo": (_STATUS, (_VOID, *_INFO)),
     "clGetImageInfo": (_STATUS, (_VOID, *_INFO)),
     "clRetainMemObject": (_STATUS, (_VOID,)),
     "clReleaseMemObject": (_STATUS, (_VOID,)),
-    "clCreateProgramWithSource": (_VOID, (_VOID, _UINT, _VOID, _VOID, _VOID)),
-    "clCreateProgramWithBinary": (_VOID, (_VOID, _UINT, _VOID, _VOID, _VOID, _VOID, _VOID)),
+    "clCreateProgramWithSource": (_Handle, (_VOID, _UINT, _VOID, _VOID, _CODE)),
+    "clCreateProgramWithBinary": (_Handle, (_VOID, _UINT, _VOID, _VOID, _VOID, _VOID, _CODE)),
     "clBuildProgram": (_STATUS, (_VOID, _UINT, _VOID, ctypes.c_char_p, _VOID, _VOID)),
     "clGetProgramInfo": (_STATUS, (_VOID, *_INFO)),
     "clGetProgramBuildInfo": (_STATUS, (_VOID, _VOID, *_INFO)),
     "clReleaseProgram": (_STATUS, (_VOID,)),
-    "clCreateKernel": (_VOID, (_VOID, ctypes.c_char_p, _VOID)),
+    "clCreateKernel": (_Handle, (_VOID, ctypes.c_char_p, _CODE)),
     "clSetKernelArg": (_STATUS, (_VOID, _UINT, _SIZE, _VOID)),
     "clGetKernelInfo": (_STATUS, (_VOID, *_INFO)),
     "clGetKernelWorkGroupInfo": (_STATUS, (_VOID, _VOID, *_INFO)),

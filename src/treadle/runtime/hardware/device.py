@@ -78,6 +78,8 @@ class HardwareDevice(ABC):
     shares_memory = False
     kernel_bytes = 1 << 16
     tick_ns = 1
+    allocator: Allocator
+    allocator_type = Allocator
     compute: Queue
     copies: Queue
 
@@ -115,7 +117,7 @@ class HardwareDevice(ABC):
 
     def end(self, nbytes: int) -> None:
         """The device is ready; its GPU has so much memory."""
-        self.allocator = Allocator(self._memory, self._failures, nbytes, self.synchronize)
+        self.allocator = self.allocator_type(self._memory, self._failures, nbytes, self.synchronize)
 
     # -- what a driver adds -----------------------------------------------------------------------
 

@@ -68,14 +68,16 @@ class Interop(Basis):
         share the host's memory, a host address; on CUDA an address in the GPU's memory, such as
         PyTorch's `data_ptr()`; on every CL device also a pyopencl buffer of this device's context,
         and with `dtypes.imagef((height, width))` or `imageh` a pyopencl image of as many elements.
-        An integer is an address, never a handle: of a cl_mem, `pyopencl.Buffer.from_int_ptr` or
-        `pyopencl.Image.from_int_ptr` makes what can be passed. `dtype` is `dtypes.default_float` by
-        default. `nbytes` says how much memory there is, and is checked. `strides`, in elements, are
-        checked too: memory is row-major, since any other order would have to be copied. `owner` is
-        kept alive, and `deleter` called, for as long as, and once no more, any tensor needs the
-        memory; without either one, a warning says once that nothing keeps it alive. A `readonly`
-        tensor refuses to be assigned to. Kernels may still run on the memory when `realize`
-        returns: `Device[...].synchronize()` waits for them.
+        On QCOM it is an address of the host's or of the GPU's, that of an OpenCL image too, whose
+        lines are as far apart as Qualcomm's OpenCL has them; shape (height, width, 4) may come with
+        `strides` that say how far. An integer is an address, never a handle: of a cl_mem,
+        `pyopencl.Buffer.from_int_ptr` or `pyopencl.Image.from_int_ptr` makes what can be passed.
+        `dtype` is `dtypes.default_float` by default. `nbytes` says how much memory there is, and is
+        checked. `strides`, in elements, are checked too: memory is row-major, since any other order
+        would have to be copied. `owner` is kept alive, and `deleter` called, for as long as, and
+        once no more, any tensor needs the memory; without either one, a warning says once that
+        nothing keeps it alive. A `readonly` tensor refuses to be assigned to. Kernels may still run
+        on the memory when `realize` returns: `Device[...].synchronize()` waits for them.
 
         CUDA orders what treadle does with what other libraries do on the legacy default stream, and
         with what they do on `stream`, a CUstream as an integer that lives as long as the tensor. If
@@ -92,6 +94,9 @@ class Interop(Basis):
         sizes = _checked_sizes(shape)
         if strides is not None and len(strides) != len(sizes):
             raise ShapeError(f"[from_blob] strides {tuple(strides)} do not fit the shape {sizes}")
+        pitch = None
+        if isinstance(kind, ImageDType) and strides is not None:
+            pitch, strides = _pitch_of(kind, sizes, strides), None
         if strides is not None and 0 not in sizes and not _is_row_major(sizes, strides):
             raise ShapeError(
                 f"[from_blob] strides {tuple(strides)} of shape {sizes} are not row-major: take "
@@ -115,7 +120,7 @@ class Interop(Basis):
             )
         if owner is None and deleter is None:
             warnings.warn(_UNOWNED, UnsafeBlobWarning, stacklevel=2)
-        buffer = wrapped(name, ptr, needed, kind.itemsize, image)
+        buffer = wrapped(name, ptr, needed, kind.itemsize, image, pitch)
         if stream is None:
             stream = stream_of_pytorch(name)
         if stream is not None:
@@ -319,6 +324,22 @@ def _checked_sizes(shape: object) -> tuple[int, ...]:
     if any(size < 0 for size in found):
         raise ShapeError(f"[from_blob] sizes must be whole numbers of 0 or more: {shape}")
     return found
+
+
+def _pitch_of(image: ImageDType, sizes: tuple[int, ...], strides: Sequence[int]) -> int | None:
+    """How many bytes the lines of an image are apart; None where strides do not say it.
+
+    Raises ShapeError for strides that are of no lines of whole texels.
+    """
+    if _is_row_major(sizes, strides) and len(sizes) != 3:
+        return None
+    height, width = image.image_shape
+    if sizes != (height, width, 4) or not _is_row_major(sizes[1:], strides[1:]):
+        raise ShapeError(
+            f"[from_blob] strides {tuple(strides)} of shape {sizes} are no lines of texels: "
+            f"{image!r} has shape ({height}, {width}, 4) and strides (pitch, 4, 1) in elements"
+        )
+    return strides[0] * image.itemsize if height > 1 else None
 
 
 def _is_row_major(sizes: tuple[int, ...], strides: Sequence[int]) -> bool:

@@ -53,9 +53,9 @@ def private_sum():
 def pack(words, work_items=64, private=0, name="k", literals=None, wave=64):
     """An object of one kernel with two buffers and an integer; c2.x is the first literal."""
     literals = [work_items] if literals is None else literals
-    head = (work_items, 2, 1, 8, 2, wave, private, 0, 3, 2, 0, len(literals), len(words))
-    data = b"IR3OBJ\x01\x00" + struct.pack("<I", 1)
-    data += struct.pack("<I", len(name)) + name.encode() + struct.pack("<13I", *head)
+    head = (work_items, 2, 1, 8, 2, wave, private, 0, 3, 2, 0, 0, len(literals), len(words))
+    data = b"IR3OBJ\x02\x00" + struct.pack("<I", 1)
+    data += struct.pack("<I", len(name)) + name.encode() + struct.pack("<14I", *head)
     data += struct.pack(f"<{len(literals)}I", *literals)
     return data + struct.pack(f"<{len(words)}Q", *words)
 

@@ -4,6 +4,7 @@ import errno
 import mmap
 import struct
 from collections import Counter
+from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from tests.runtime.hardware.qcom.machine import (
     upload,
 )
 
+from treadle.compile.ir3_code import Image
 from treadle.compile.ir3_object import Entry as Code
 from treadle.compile.ir3_object import pack as pack_entries
 from treadle.emulate.kgsl import Injection, KernelFault, tables
@@ -250,13 +252,17 @@ def test_a_chip_without_code_is_refused(machine):
 
 
 def test_an_object_of_the_compiler_is_read():
-    entry = Code("k_1", 64, 3, 2, 12, 1, 128, 32, 1024, 5, 4, True, (1, 2, 3), (1 << 63, 7))
+    images = Image(2, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)
+    entry = Code(
+        "k_1", 64, 3, 2, 12, 1, 128, 32, 1024, 5, 4, True, (1, 2, 3), (1 << 63, 7), images
+    )  # fmt: skip
     other = Code("k_2", 32, 1, 0, 2, 1, 64, 0, 0, 1, 1, False, (), (9,))
     found = kernels(pack_entries([entry, other]))
     assert list(found) == ["k_1", "k_2"]
     for name, code in (("k_1", entry), ("k_2", other)):
         for field, value in vars(found[name]).items():
-            assert getattr(code, field) == value, field
+            given = getattr(code, field)
+            assert (tuple(map(astuple, given)) if field == "images" else given) == value, field
 
 
 @pytest.mark.parametrize("cut", [0, 7, 11, 20, 60, -1])

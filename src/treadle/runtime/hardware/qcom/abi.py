@@ -49,6 +49,9 @@ CALLS: dict[str, tuple[int, Struct]] = {
     "free": _call(0x46, _WRITE, Struct(
         "", flags="u64", priv="u64", id="u32", type="u32", len="u32"
     )),
+    "info": _call(0x47, _BOTH, Struct(
+        "", gpuaddr="u64", flags="u64", size="u64", va_len="u64", va_addr="u64", id="u32"
+    )),
     "command": _call(0x4A, _BOTH, Struct(
         "", flags="u64", cmdlist="u64", cmdsize="u32", numcmds="u32", objlist="u64",
         objsize="u32", numobjs="u32", synclist="u64", syncsize="u32", numsyncs="u32",

@@ -21,10 +21,11 @@ from treadle.runtime.hardware.calls import Prepared
 from treadle.runtime.hardware.device import HardwareDevice, Library
 from treadle.runtime.hardware.host_memory import round_up, view
 from treadle.runtime.hardware.qcom.failures import QCOMFailures
+from treadle.runtime.hardware.qcom.images import ImageAllocator, ImageBuffer
 from treadle.runtime.hardware.qcom.kernels import KernelCode, kernels
 from treadle.runtime.hardware.qcom.kgsl import KGSL
 from treadle.runtime.hardware.qcom.launches import UNIT_BYTES, Phase, unit_count
-from treadle.runtime.hardware.qcom.memory import GPUMemory
+from treadle.runtime.hardware.qcom.memory import GPUMemory, host_address
 from treadle.runtime.hardware.qcom.private_memory import PrivateMemory
 from treadle.runtime.hardware.qcom.queue import SIGNAL_SLOT, ContextQueue
 
@@ -47,6 +48,8 @@ class QCOMDevice(HardwareDevice):
     """
 
     tick_ns = _TICK_NS
+    allocator: ImageAllocator
+    allocator_type = ImageAllocator
     compute: ContextQueue
     copies: ContextQueue
 
@@ -122,13 +125,39 @@ class QCOMDevice(HardwareDevice):
         with self.working("write a buffer"):
             self.wait_for_all()
             data = data.cast("B") if data.contiguous else memoryview(data.tobytes())
-            view(buffer.argument, data.nbytes)[:] = data
+            address = host_address(buffer.block)
+            if isinstance(buffer, ImageBuffer):
+                self._platform.will_write(address, buffer.layout.nbytes)
+                buffer.layout.write(address, data)
+                return
+            self._platform.will_write(address, data.nbytes)
+            view(address, data.nbytes)[:] = data
 
     def read(self, buffer: DeviceBuffer, into: memoryview) -> None:
         """Copies the start of a buffer to the host, after the work that was started before."""
         with self.working("read a buffer"):
             self.wait_for_all()
-            into.cast("B")[:] = view(buffer.argument, into.nbytes)
+            address = host_address(buffer.block)
+            if isinstance(buffer, ImageBuffer):
+                self._platform.will_read(address, buffer.layout.nbytes)
+                buffer.layout.read(address, into.cast("B"))
+                return
+            self._platform.will_read(address, into.nbytes)
+            into.cast("B")[:] = view(address, into.nbytes)
+
+    def copy_from(
+        self, other: object, source: DeviceBuffer, target: DeviceBuffer, nbytes: int
+    ) -> bool:
+        """Copies within this GPU's memory, by the host; there is no other one."""
+        if other is not self:
+            return False
+        with self.working("copy a buffer"):
+            self.wait_for_all()
+            there, here = host_address(source.block), host_address(target.block)
+            self._platform.will_read(there, nbytes)
+            self._platform.will_write(here, nbytes)
+            ctypes.memmove(here, there, nbytes)
+        return True
 
     def start_copy(self, target: int, source: int, nbytes: int) -> Moment:
         """A copy by the host, when all that was started before has ended."""

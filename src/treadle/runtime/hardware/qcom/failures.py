@@ -25,6 +25,16 @@ class KGSLError(DriverError):
         return self.errno in (errno.EDEADLK, errno.EDEADLOCK)
 
     @property
+    def is_unknown(self) -> bool:
+        """Whether the driver knows nothing of what was named."""
+        return self.errno == errno.EINVAL
+
+    @property
+    def is_no_memory(self) -> bool:
+        """Whether there is nothing to use at an address."""
+        return self.errno in (errno.EFAULT, errno.EINVAL)
+
+    @property
     def is_timeout(self) -> bool:
         return self.errno == errno.ETIMEDOUT
 

@@ -9,13 +9,26 @@ from __future__ import annotations
 
 import struct
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from treadle.errors import InternalError
 
-__all__ = ["KernelCode", "kernels"]
+__all__ = ["KernelCode", "KernelImage", "kernels"]
 
-_MAGIC = b"IR3OBJ\x01\x00"
-_HEAD = struct.Struct("<13I")
+_MAGIC = b"IR3OBJ\x02\x00"
+_HEAD = struct.Struct("<14I")
+_IMAGE = struct.Struct("<6I")
+
+
+class KernelImage(NamedTuple):
+    """Buffer `buffer` of a kernel is an image: texture or image `number`, of such texels."""
+
+    buffer: int
+    is_texture: bool
+    number: int
+    height: int
+    width: int
+    bits: int
 
 
 @dataclass(frozen=True)
@@ -35,6 +48,7 @@ class KernelCode:
     shared: int
     constants: int
     first_literal: int
+    images: tuple[KernelImage, ...]
     literals: tuple[int, ...]
     code: tuple[int, ...]
 
@@ -56,10 +70,14 @@ def _read(data: bytes) -> dict[str, KernelCode]:
         (length,) = struct.unpack_from("<I", data, at)
         name = struct.unpack_from(f"{length}s", data, at + 4)[0].decode()
         at += 4 + length
-        *head, _, literals, words = _HEAD.unpack_from(data, at)
+        *head, _, images, literals, words = _HEAD.unpack_from(data, at)
         at += _HEAD.size
+        given = [_IMAGE.unpack_from(data, at + _IMAGE.size * n) for n in range(images)]
+        at += _IMAGE.size * images
         held = struct.unpack_from(f"<{literals}I", data, at)
         code = struct.unpack_from(f"<{words}Q", data, at + 4 * literals)
         at += 4 * literals + 8 * words
-        found[name] = KernelCode(name, *head, literals=held, code=code)
+        found[name] = KernelCode(
+            name, *head, images=tuple(KernelImage(*one) for one in given), literals=held, code=code
+        )
     return found

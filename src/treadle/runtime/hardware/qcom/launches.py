@@ -5,7 +5,7 @@
     phase.words(at, private)                     # what starts it, whose constants are at an address
 
 Constants begin with the addresses of buffers, then integers of 32 bits, then numbers that the code
-reads from there.
+reads from there. Behind them lie what the GPU has to know of images, and one sampler.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from treadle.errors import DeviceError, InternalError
 from treadle.runtime.base import Entry
@@ -21,6 +21,12 @@ from treadle.runtime.hardware.arguments import Arguments
 from treadle.runtime.hardware.buffers import DeviceBuffer
 from treadle.runtime.hardware.host_memory import round_up
 from treadle.runtime.hardware.qcom import packets
+from treadle.runtime.hardware.qcom.images import (
+    ADDRESS_BYTE,
+    DESCRIPTOR_BYTES,
+    SAMPLER,
+    ImageLayout,
+)
 from treadle.runtime.hardware.qcom.kernels import KernelCode
 from treadle.runtime.hardware.qcom.private_memory import PrivateMemory
 
@@ -34,9 +40,58 @@ _CONSTANT_STEP = 4  # constants of four components come in so many
 _DEMOTION = 1  # SP_MODE_CONTROL: half constants are made of whole ones
 
 
+_MODE_OF_CL = 1  # ISAMMODE: how textures are read at whole coordinates
+_SAMPLER_BYTES = 64  # with what is left free behind it
+_TEXTURES, _IMAGES = 0x80, 0x40  # SP_CS_TEX_COUNT, SP_CS_IBO_COUNT: as many as there may be
+
+
+_Addresses: TypeAlias = "list[tuple[int, int]]"  # words of packets, and places in the memory
+
+
 class _Place(NamedTuple):
     offset: int
     size: int
+
+
+class _Arguments(Arguments):
+    """The constants of a launch, and the descriptors behind `constants` vec4 of them."""
+
+    def __init__(self, kernel: KernelCode, entry: Entry, constants: int) -> None:
+        places = [_Place(8 * n, 8) for n in range(kernel.buffers)]
+        places += [_Place(8 * kernel.buffers + 4 * n, 4) for n in range(kernel.variables)]
+        super().__init__(kernel.name, places, entry)
+        self.textures = sum(image.is_texture for image in kernel.images)
+        self.images = len(kernel.images) - self.textures
+        self.first_texture = 16 * constants
+        self.first_image = self.first_texture + DESCRIPTOR_BYTES * self.textures
+        self.sampler = self.first_image + DESCRIPTOR_BYTES * self.images
+        self.nbytes = self.sampler + _SAMPLER_BYTES * bool(self.textures)
+        # Where each descriptor is, its memory among the launch's, and what stays the same of it.
+        self._tables: list[tuple[int, int, bytes]] = []
+        for buffer, is_texture, number, *sizes in kernel.images:
+            first = self.first_texture if is_texture else self.first_image
+            words = ImageLayout.with_sizes(*sizes).descriptor(is_texture)
+            self._tables.append(
+                (
+                    first + DESCRIPTOR_BYTES * number,
+                    entry.slots[buffer].number,
+                    struct.pack(f"<{len(words)}I", *words),
+                )
+            )
+
+    def pack(self, block: memoryview, args: Sequence[int], variables: Sequence[int]) -> None:
+        super().pack(block, args, variables)
+        for at, number, words in self._tables:
+            block[at : at + len(words)] = words
+            struct.pack_into("<Q", block, at + ADDRESS_BYTE, args[number])
+        if self.textures:
+            struct.pack_into("<4I", block, self.sampler, *SAMPLER)
+
+    def places(self, is_variable: bool, number: int) -> list[int]:
+        found = super().places(is_variable, number)
+        if not is_variable:
+            found += [(at + ADDRESS_BYTE) // 4 for at, one, _ in self._tables if one == number]
+        return found
 
 
 def unit_count(kernel: KernelCode) -> int:
@@ -65,13 +120,11 @@ class Phase:
                 f"{entry.symbol} is compiled for {kernel.work_items} work items, not "
                 f"{entry.work_items}"
             )
-        places = [_Place(8 * n, 8) for n in range(kernel.buffers)]
-        places += [_Place(8 * kernel.buffers + 4 * n, 4) for n in range(kernel.variables)]
-        self.arguments = Arguments(kernel.name, places, entry)
         self._literals = struct.pack(f"<{len(kernel.literals)}I", *kernel.literals)
         self._constants = round_up(max(kernel.constants, 1), _CONSTANT_STEP)
-        self.kernarg_bytes = 16 * self._constants
-        self._made: tuple[int, array[int], int] | None = None
+        self.arguments = _Arguments(kernel, entry, self._constants)
+        self.kernarg_bytes = self.arguments.nbytes
+        self._made: tuple[int, array[int], _Addresses] | None = None
 
     def pack(self, block: memoryview, args: Sequence[int], variables: Sequence[int]) -> None:
         """Writes the constants of a launch."""
@@ -82,15 +135,16 @@ class Phase:
     def words(self, at: int, private: PrivateMemory) -> array[int]:
         """The packets of a launch whose constants are at an address."""
         if self._made is None or self._made[0] != private.version:
-            made, place = self._commands(private)
-            self._made = private.version, made, place
-        _, made, place = self._made
+            self._made = private.version, *self._commands(private)
+        _, made, addresses = self._made
         words = made[:]
-        words[place], words[place + 1] = at & 0xFFFFFFFF, at >> 32
+        for place, offset in addresses:
+            address = at + offset
+            words[place], words[place + 1] = address & 0xFFFFFFFF, address >> 32
         return words
 
-    def _commands(self, private: PrivateMemory) -> tuple[array[int], int]:
-        """All packets, and where in them the address of constants is."""
+    def _commands(self, private: PrivateMemory) -> tuple[array[int], _Addresses]:
+        """All packets, and where in them addresses of the launch's memory are."""
         words = array("I", [
             *packets.set_compute(), *self._modes(), *self._program(), *self._sizes(),
             *private.registers(self.kernel.private),
@@ -98,17 +152,47 @@ class Phase:
         units = unit_count(self.kernel)
         words.extend(packets.load_program(self._address, min(units, _MOST_PRELOADED)))
         words.extend(packets.load_constants(0, self._constants))
-        place = len(words) - 2
+        addresses = [(len(words) - 2, 0)]
+        for commands, offset in self._image_tables():
+            words.extend(commands)
+            addresses.append((len(words) - 2, offset))
         words.extend(packets.execute(self.entry.grid))
         words.extend(packets.wait_for_idle())
-        return words, place
+        return words, addresses
+
+    def _image_tables(self) -> list[tuple[list[int], int]]:
+        """Packets whose last words are an address, and where that is in the launch's memory."""
+        given, found = self.arguments, list[tuple[list[int], int]]()
+        if given.textures:
+            found += [
+                (packets.load_samplers(0, 1), given.sampler),
+                (packets.registers(0xA9E2, 0, 0), given.sampler),  # SP_CS_TEX_SAMP
+                (packets.load_textures(0, given.textures), given.first_texture),
+                (packets.registers(0xA9E6, 0, 0), given.first_texture),  # SP_CS_TEX_CONST
+            ]
+        if given.images:
+            found += [
+                (packets.load_images(0, given.images), given.first_image),
+                (packets.registers(0xA9F2, 0, 0), given.first_image),  # SP_CS_IBO
+            ]
+        return found
 
     def _modes(self) -> list[int]:
+        common = packets.registers(0xAE04, 0)  # SP_FLOAT_CNTL
+        if not self.kernel.images:
+            return [
+                *packets.registers(0xBB08, 1 << 5),  # HLSQ_INVALIDATE_CMD: state of compute
+                *packets.registers(0xAB00, _DEMOTION),  # SP_MODE_CONTROL
+                *common,
+            ]
         return [
-            *packets.registers(0xBB08, 1 << 5),  # HLSQ_INVALIDATE_CMD: state of compute
-            *packets.registers(0xAB00, _DEMOTION),  # SP_MODE_CONTROL
-            *packets.registers(0xAE04, 0),  # SP_FLOAT_CNTL
-        ]
+            *packets.invalidate_caches(),  # that of textures sees no stores
+            *packets.registers(0xBB08, 1 << 5 | 1 << 6),  # and of its images
+            *packets.registers(0xAB00, _DEMOTION | _MODE_OF_CL << 1),
+            *packets.registers(0xB309, _MODE_OF_CL | 2 << 2),  # SP_TP_MODE_CNTL, as tinygrad
+            *packets.registers(0xA9BA, _TEXTURES), *packets.registers(0xAA00, _IMAGES),
+            *common,
+        ]  # fmt: skip
 
     def _program(self) -> list[int]:
         """What the shader processors have to know of the code."""
@@ -126,13 +210,18 @@ class Phase:
             ),
             *packets.registers(0xB9D0, mode << 5 | 1),  # HLSQ_CS_CTRL_REG1
             *packets.registers(0xA9B4, self._address & 0xFFFFFFFF, self._address >> 32),
-            *packets.registers(0xA9BB, 1 << 8, unit_count(kernel)),  # SP_CS_CONFIG, INSTRLEN
+            *packets.registers(0xA9BB, self._config(), unit_count(kernel)),  # and INSTRLEN
             *packets.registers(0xB987, 1 << 8 | self._constants // _CONSTANT_STEP),
             *packets.registers(
                 0xB997,  # HLSQ_CS_CNTL_0, HLSQ_CS_CNTL_1
                 _WORKGROUP | _NONE << 8 | _NONE << 16 | _LOCAL << 24, _NONE | wide << 9,
             ),
         ]  # fmt: skip
+
+    def _config(self) -> int:
+        """SP_CS_CONFIG: that there is a kernel, and its textures, sampler and images."""
+        given = self.arguments
+        return 1 << 8 | given.textures << 9 | bool(given.textures) << 17 | given.images << 22
 
     def _sizes(self) -> list[int]:
         """Workgroups of one dimension."""

@@ -9,15 +9,17 @@ Numbers are those of Mesa's `a6xx.xml` and `adreno_pm4.xml`.
 from __future__ import annotations
 
 __all__ = [
-    "COMPUTE_EVENTS", "execute", "invalidate_caches", "load_constants", "load_program",
-    "registers", "set_compute", "signal", "timestamp", "wait_for_idle", "wait_for_value",
+    "COMPUTE_EVENTS", "execute", "invalidate_caches", "load_constants", "load_images",
+    "load_program", "load_samplers", "load_textures", "registers", "set_compute", "signal",
+    "timestamp", "wait_for_idle", "wait_for_value",
 ]  # fmt: skip
 
 _WAIT_FOR_IDLE, _EXEC_CS, _LOAD_STATE_FRAG, _LOAD_STATE = 0x26, 0x33, 0x34, 0x36
 _WAIT_REG_MEM, _REG_TO_MEM, _EVENT_WRITE, _SET_MARKER = 0x3C, 0x3E, 0x46, 0x65
 _COMPUTE = 8
 COMPUTE_EVENTS = _FLUSH, _INVALIDATE = 4, 49  # CACHE_FLUSH_TS, CACHE_INVALIDATE
-_SHADER, _CONSTANTS, _INDIRECT, _CS_SHADER = 0, 1, 2, 13
+_SHADER, _CONSTANTS, _IMAGES = 0, 1, 3  # types of state
+_INDIRECT, _CS_TEXTURES, _CS_SHADER = 2, 5, 13
 _EQUAL, _IN_MEMORY, _CYCLES = 3, 1, 16
 _COUNTER, _64_BITS = 0x980, 1 << 30  # CP_ALWAYS_ON_COUNTER
 
@@ -84,6 +86,26 @@ def load_constants(address: int, units: int) -> list[int]:
     """Brings so many times four constants, from c0.x on; the address are the last two words."""
     state = _CONSTANTS << 14 | _INDIRECT << 16 | _CS_SHADER << 18 | units << 22
     return _command(_LOAD_STATE, state, *_halves(address))
+
+
+def load_samplers(address: int, count: int) -> list[int]:
+    """Brings samplers of 16 bytes; of these and of images the address are the last two words."""
+    return _load_table(_CS_TEXTURES, _SHADER, address, count)
+
+
+def load_textures(address: int, count: int) -> list[int]:
+    """Brings descriptors of images that are only read."""
+    return _load_table(_CS_TEXTURES, _CONSTANTS, address, count)
+
+
+def load_images(address: int, count: int) -> list[int]:
+    """Brings descriptors of the other images."""
+    return _load_table(_CS_SHADER, _IMAGES, address, count)
+
+
+def _load_table(block: int, kind: int, address: int, count: int) -> list[int]:
+    state = kind << 14 | _INDIRECT << 16 | block << 18 | count << 22
+    return _command(_LOAD_STATE_FRAG, state, *_halves(address))
 
 
 def execute(groups: int) -> list[int]:
