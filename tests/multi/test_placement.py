@@ -9,7 +9,7 @@ import pytest
 
 from treadle import Device, GlobalCounters, Tensor, TinyJit, Variable, nn
 from treadle.errors import DeviceError, JitError, ShapeError
-from treadle.schedule.shard import axis_of
+from treadle.schedule.shard import spread_of
 
 TWO = ("CPU", "CPU:1")
 THREE = ("CPU", "CPU:1", "CPU:2")

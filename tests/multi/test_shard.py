@@ -10,7 +10,7 @@ from treadle.engine.memory import memory_of
 from treadle.errors import DeviceError, ShapeError
 from treadle.ir.op import Op
 from treadle.schedule.collectives import all_gather, all_reduce, pieces, reduce_scatter
-from treadle.schedule.shard import axis_of
+from treadle.schedule.shard import spread_of
 
 TWO = ("CPU", "CPU:1")
 THREE = ("CPU", "CPU:1", "CPU:2")

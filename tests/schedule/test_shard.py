@@ -13,7 +13,7 @@ from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ShardArg, 
 from treadle.ir.interpret import interpret
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.schedule.shard import Spread, Whole, axis_of, partition, sharded, spread_over
+from treadle.schedule.shard import Spread, Whole, partition, sharded, spread_of, spread_over
 
 F32, I32 = dtypes.float32, dtypes.int32
 TWO, THREE = ("CPU", "CPU:1"), ("CPU", "CPU:1", "CPU:2")

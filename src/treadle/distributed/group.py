@@ -20,12 +20,13 @@ from ..engine.background_calls import finish_calls, run_in_order
 from ..engine.collectives import issue
 from ..engine.devices import Device
 from ..errors import DeviceError, DistributedError, DTypeError, ShapeError
-from ..ir.args import CollectiveArg
+from ..ir.args import CollectiveArg, Mesh, ShardArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import all_known
 from ..runtime.communicator import Call, Communicator
 from ..tensor import Tensor
+from .parts import joined
 
 __all__ = ["Group", "Reduction"]
 
@@ -169,6 +170,24 @@ class Group:
         home, peer = Device.canonicalize(device), self._peer(source, others=True)
         arg = self._arg("receive", tuple(shape), peer=peer, device=home)
         return _issued(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home)
+
+    # -- tensors over all processes ---------------------------------------------------------------
+
+    def mesh(self, device: str | None = None) -> Mesh:
+        """The devices of that name in all processes, for `Tensor.shard`. Raises DeviceError."""
+        return Mesh(Device.ready(device), self._communicator, self.rank, self.size)
+
+    def join_parts(self, x: Tensor, axis: int = 0) -> Tensor:
+        """All processes' `x`, one behind the other along `axis`, as a tensor over their mesh.
+
+        Each process keeps its own; their shapes may differ along `axis`. No gradient reaches `x`.
+        Raises ShapeError for an axis that there is not, DistributedError.
+        """
+        x = self._checked(x, "join_parts")
+        axis = _axis(axis, x, "join_parts")
+        size = Tensor([x.shape[axis]], device="CPU")
+        sizes = tuple(self.allgather(size).tolist())
+        return joined(x, ShardArg(self.mesh(str(x.device)), axis, sizes))
 
     # -- the group itself -------------------------------------------------------------------------
 

@@ -4,6 +4,8 @@
 
 All processes make them in one order, that in which the same program wrote them, whoever looks at
 what. In what is being traced, for vmap say, there are no values yet: its results are issued.
+
+    [node] = with_calls([node])     the same of a graph over a mesh, with its transfers written out
 """
 
 from __future__ import annotations
@@ -11,14 +13,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..ir.args import Mesh
 from ..ir.node import Node, toposort
 from ..ir.op import Op
+from ..schedule.mesh_transfers import calls_of, with_transfers
 from .arguments import is_traced
 from .kernel_boundaries import device_of
 from .realized import resolve
 from .run import realize
 
-__all__ = ["Used", "issue", "used"]
+__all__ = ["Used", "issue", "used", "with_calls"]
 
 
 @dataclass
@@ -40,3 +44,17 @@ def issue(nodes: Sequence[Node]) -> None:
     for call in sorted(calls, key=lambda n: n.arg.number):
         if not is_traced(call):
             realize([(call, device_of(call.src, call))])
+
+
+def with_calls(nodes: Sequence[Node], mesh: Mesh) -> list[Node]:
+    """Graphs of the same values, whose processes have made the calls that these consist of.
+
+    Raises DistributedError.
+    """
+    roots = with_transfers(nodes)
+    order = toposort(roots, lambda n: resolve(n) is n)
+    calls = calls_of(roots, [n for n in order if resolve(n) is n])
+    ready = [node for node, _ in calls if not is_traced(node)]
+    if ready:
+        realize([(n, mesh[0] if n.op is Op.PART else mesh) for n in ready])
+    return roots

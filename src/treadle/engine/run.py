@@ -105,7 +105,7 @@ def _realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool) -> list[
     names = [device for device in devices if isinstance(device, str)]
     roots, order = current(nodes)
     ops = {node.op for node in order}
-    if Op.MULTI in ops or len(names) < len(devices):
+    if not ops.isdisjoint((Op.MULTI, Op.PART)) or len(names) < len(devices):
         return _realize_shards(outputs)
     if len(names) == 1:
         [device] = names
