@@ -11,7 +11,8 @@ process that looks, alone, at what all have computed waits for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ..config import settings
@@ -95,14 +96,16 @@ class Group:
         """Give each parameter the mean of all processes' `.grad`, as one step on all data has it.
 
         Gradients go in buckets of so many bytes, of one dtype and device each, so that few calls
-        are made; one is exchanged while the next is packed. All processes have gradients of the
-        same parameters. Raises DistributedError.
+        are made; one is exchanged while the gradients of the next are computed. All processes have
+        gradients of the same parameters. Raises DistributedError.
         """
         pairs = [(p, p.grad) for p in parameters if p.grad is not None]
-        Tensor.realize(*(gradient for _, gradient in pairs))
         if self.size == 1:
+            Tensor.realize(*(gradient for _, gradient in pairs))
             return
-        totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
+        with later() as calls:
+            totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
+        issue(calls)
         for together, total in totals:
             begin = 0
             for p, gradient in together:
@@ -275,8 +278,25 @@ def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
 
 def _issued(node: Node, device: str) -> Tensor:
     result = Tensor._of(node, device)
-    issue([node])
+    if _later:
+        _later[-1].append(node)
+    else:
+        issue([node])
     return result
+
+
+# Calls that are to be made together, so that one goes on while the next one's operand is computed.
+_later: list[list[Node]] = []
+
+
+@contextlib.contextmanager
+def later() -> Iterator[list[Node]]:
+    """A block whose calls are given to the caller, who issues them."""
+    _later.append([])
+    try:
+        yield _later[-1]
+    finally:
+        _later.pop()
 
 
 def _op(name: str) -> Op:

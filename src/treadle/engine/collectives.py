@@ -10,6 +10,7 @@ what. In what is being traced, for vmap say, there are no values yet: its result
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -40,10 +41,10 @@ def issue(nodes: Sequence[Node]) -> None:
     if not used.is_used:
         return
     order = toposort(nodes, lambda n: resolve(n) is n)
-    calls = [n for n in order if n.op is Op.COLLECTIVE and resolve(n) is n]
-    for call in sorted(calls, key=lambda n: n.arg.number):
-        if not is_traced(call):
-            realize([(call, device_of(call.src, call))])
+    calls = [n for n in order if n.op is Op.COLLECTIVE and resolve(n) is n and not is_traced(n)]
+    calls.sort(key=lambda n: n.arg.number)
+    for device, together in itertools.groupby(calls, lambda n: device_of(n.src, n)):
+        realize([(call, device) for call in together])
 
 
 def with_calls(nodes: Sequence[Node], mesh: Mesh) -> list[Node]:
