@@ -13,6 +13,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from weakref import WeakSet
 
 from ..ir.args import Mesh
 from ..ir.node import Node, toposort
@@ -53,9 +54,15 @@ def with_calls(nodes: Sequence[Node], mesh: Mesh) -> list[Node]:
     Raises DistributedError.
     """
     roots = with_transfers(nodes)
-    order = toposort(roots, lambda n: resolve(n) is n)
-    calls = calls_of(roots, [n for n in order if resolve(n) is n])
-    ready = [node for node, _ in calls if not is_traced(node)]
+    is_new = lambda n: n not in _with_calls and resolve(n) is n
+    calls = calls_of(roots, [n for n in toposort(roots, is_new) if is_new(n)])
+    ready = [node for node in calls if not is_traced(node)]
     if ready:
         realize([(n, mesh[0] if n.op is Op.PART else mesh) for n in ready])
+    if len(ready) == len(calls):
+        _with_calls.update(roots)
     return roots
+
+
+# Graphs over meshes whose calls have been made: each operation looks at what is new alone.
+_with_calls: WeakSet[Node] = WeakSet()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .op import Op
 
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BoundsArg", "BufferRef", "CollectiveArg", "ConstantName", "GatherArg", "HostArg", "LocalRef",
-    "MatrixLayout",
-    "Mesh", "ParamRef", "PartArg", "Placeholder", "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg",
-    "ScatterArg", "ShardArg", "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg",
-    "WindowArg",
+    "MatrixLayout", "Mesh", "ParamRef", "PartArg", "Placeholder", "RangeArg", "RecurArg",
+    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg",
+    "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -161,7 +160,7 @@ class Mesh(tuple[str, ...]):
     rank: int
     size: int
 
-    def __new__(cls, device: str, group: object, rank: int, size: int) -> Mesh:
+    def __new__(cls, device: str, group: object, rank: int, size: int) -> Self:
         """The mesh of `group` on `device` of this process."""
         self = super().__new__(cls, (device,))
         self.group, self.rank, self.size = group, rank, size

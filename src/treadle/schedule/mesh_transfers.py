@@ -55,13 +55,16 @@ def _spreads(node: Node) -> list[Spread | None]:
 
 
 def _spread(value: Value) -> Spread | None:
-    is_spread = isinstance(value, Spread) and isinstance(value.arg.devices, Mesh)
-    return value if is_spread else None
+    if isinstance(value, Spread) and isinstance(value.arg.devices, Mesh):
+        return value
+    return None
 
 
 def _moving(node: Node, src: Sequence[Spread | None]) -> set[int]:
     """The numbers of the sources that are needed whole."""
-    split = {i: value for i, value in enumerate(src) if value is not None and value.axis is not None}
+    split = {
+        i: value for i, value in enumerate(src) if value is not None and value.axis is not None
+    }
     if not split or node.op in (Op.PART, Op.MULTI):
         return set()
     if node.op in ALU or (node.op in (Op.GATHER, Op.SCATTER) and node.arg.along):
@@ -95,27 +98,32 @@ def _copies(node: Node) -> Node:
     return sharded_as(node, ShardArg(value.arg.devices, None))
 
 
-def calls_of(roots: Sequence[Node], pending: Iterable[Node]) -> list[tuple[Node, Node]]:
-    """Those of `pending` nodes whose values processes make together, with this one's part of each.
+def calls_of(roots: Sequence[Node], pending: Iterable[Node]) -> list[Node]:
+    """Those of `pending` nodes whose values processes make together, in the order of the calls.
 
-    They are in the order of the calls. What only other nodes are made of is left out.
+    What the parts of `roots` are not made of is left out: a sum that is only needed in pieces.
     """
-    placed = partition([*roots])
-    needed = set(toposort(part for root in roots for part in _parts(placed[root])))
     found: list[tuple[int, Node, Node]] = []
     for node in pending:
         if node.op not in (Op.PART, Op.REDUCE):
             continue
         values = partition([node, *node.src])
-        (part,) = _parts(values[node]) or (None,)
-        below = {p for source in node.src for p in _parts(values[source])}
-        if part is None or part not in needed:
-            continue
-        made = toposort([part], lambda n: n not in below)
-        numbers = [n.arg.number for n in made if n.op is Op.COLLECTIVE and n not in below]
+        [part] = _parts(values[node])[:1]
+        numbers = _numbers(part, {p for source in node.src for p in _parts(values[source])})
         if numbers:
             found.append((max(numbers), node, part))
-    return [(node, part) for _, node, part in sorted(found, key=lambda row: row[0])]
+    if not found:
+        return []
+    placed = partition([*roots])
+    needed = set(toposort(part for root in roots for part in _parts(placed[root])))
+    found.sort(key=lambda row: row[0])
+    return [node for _, node, part in found if part in needed]
+
+
+def _numbers(part: Node, below: set[Node]) -> list[int]:
+    """The numbers of the calls between nodes `below` and a part."""
+    made = toposort([part], lambda n: n not in below)
+    return [n.arg.number for n in made if n.op is Op.COLLECTIVE and n not in below]
 
 
 def _parts(value: Value) -> tuple[Node, ...]:

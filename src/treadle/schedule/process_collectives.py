@@ -134,7 +134,5 @@ def _exchanged_as(dtype: DType) -> DType:
 
 
 def _call(kind: str, given: Node, mesh: Mesh, shape: Shape, op: Op | None = None) -> Node:
-    arg = CollectiveArg(
-        kind, mesh.group, mesh.size, mesh.rank, tuple(shape), op, device=mesh[0]
-    )
+    arg = CollectiveArg(kind, mesh.group, mesh.size, mesh.rank, tuple(shape), op, device=mesh[0])
     return Node(Op.COLLECTIVE, given.dtype, (given,), arg)

@@ -15,7 +15,7 @@ from ..ir.views import After, Assign, Scatter, operand, places_of
 from .grad_movement import adjoint
 from .shapes import computed_anew, constant
 
-__all__ = ["after", "assign", "copy", "gather", "movements", "multi", "part", "scatter"]
+__all__ = ["after", "assign", "copy", "gather", "movements", "multi", "part_of", "scatter"]
 
 
 def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -116,7 +116,7 @@ def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
     return tuple(parts)
 
 
-def part(node: Node, g: Node) -> tuple[Node]:
+def part_of(node: Node, g: Node) -> tuple[Node]:
     """The gradients of all processes' parts are the parts of the whole's, which goes back."""
     to, back = node.arg.to, node.arg.back
     is_own = g.op is Op.PART and g.arg.to == to

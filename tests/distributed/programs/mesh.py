@@ -1,11 +1,13 @@
 """Operations on tensors over a mesh beside the same on one device: `treadle run -n 3 mesh.py`.
 
-Each is computed of tensors that are split along every axis, or copies, with its gradients.
+Each is computed of two tensors that are split along an axis, or copies, with its gradients. The
+axes are arguments, such as "0 none"; without them all are tried.
 """
 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable
 
 import numpy as np
@@ -15,7 +17,7 @@ from treadle import Tensor, distributed
 world = distributed.init()
 rank, size = world.rank, world.size
 mesh = world.mesh()
-N, M, K = 2 * size, 3 * size + 1, size + 2  # sizes that have equal pieces, and others
+N, M = 2 * max(size, 2), 3 * size + 1  # one has equal pieces, the other has none
 
 FUNCTIONS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "add": lambda x, y: x + y,
@@ -82,7 +84,10 @@ def check(name: str, axes: tuple[int | None, int | None]) -> None:
         np.testing.assert_allclose(found, expected, tolerance, tolerance, err_msg=what)
 
 
-checks = list(itertools.product(FUNCTIONS, itertools.product((None, 0, 1), repeat=2)))
+AXES = {"none": None, "0": 0, "1": 1}
+given = [AXES[word] for word in sys.argv[1:]]
+pairs = [(given[0], given[1])] if given else itertools.product(AXES.values(), repeat=2)
+checks = list(itertools.product(FUNCTIONS, pairs))
 for name, axes in checks:
     check(name, axes)
 print(f"{len(checks)} right")

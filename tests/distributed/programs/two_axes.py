@@ -95,8 +95,7 @@ for error, wrong in (
 ):
     try:
         wrong()
-    except error as raised:
-        assert str(raised).startswith("["), raised
-    else:
-        raise AssertionError(f"no {error.__name__}")
+    except error:
+        continue
+    raise AssertionError(f"no {error.__name__}")
 print("4 right")
