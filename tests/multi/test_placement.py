@@ -9,7 +9,7 @@ import pytest
 
 from treadle import Device, GlobalCounters, Tensor, TinyJit, Variable, nn
 from treadle.errors import DeviceError, JitError, ShapeError
-from treadle.schedule.shard import axis_of
+from treadle.schedule.shard import spread_of
 
 TWO = ("CPU", "CPU:1")
 THREE = ("CPU", "CPU:1", "CPU:2")
@@ -119,7 +119,7 @@ def test_a_parameter_learns_from_a_loss_on_one_device(pair):
         (x.to("CPU") ** 2).sum().backward()
         optimizer.step()
     close(x, a * 0.8)
-    assert axis_of(x.node) == 0
+    assert spread_of(x.node, x.device).axis == 0
 
 
 def test_a_result_on_one_device_is_computed_once():
@@ -163,7 +163,7 @@ def test_assigned_values_keep_their_places():
     close(x + old, expected + a)
     close(view, a.reshape(4, 8))
     close(x, expected)
-    assert axis_of(x.node) == 0
+    assert spread_of(x.node, x.device).axis == 0
 
 
 def test_a_part_can_be_assigned_to():

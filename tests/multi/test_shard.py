@@ -10,7 +10,7 @@ from treadle.engine.memory import memory_of
 from treadle.errors import DeviceError, ShapeError
 from treadle.ir.op import Op
 from treadle.schedule.collectives import all_gather, all_reduce, pieces, reduce_scatter
-from treadle.schedule.shard import axis_of
+from treadle.schedule.shard import spread_of
 
 TWO = ("CPU", "CPU:1")
 THREE = ("CPU", "CPU:1", "CPU:2")
@@ -35,7 +35,7 @@ def test_values_survive_the_spreading(devices, axis):
     close(x, a, 0)
     close(x.to("CPU:2"), a, 0)
     assert x.to("CPU:2").device == "CPU:2"
-    assert axis_of(x.node) == axis
+    assert spread_of(x.node, x.device).axis == axis
 
 
 def test_each_device_holds_its_piece_only():
@@ -187,5 +187,5 @@ def test_lines_are_sorted_where_they_are_and_split_ones_are_gathered():
         values, places = t.sort(1)
         np.testing.assert_array_equal(values.numpy(), np.sort(x, 1))
         np.testing.assert_array_equal(places.numpy(), np.argsort(x, 1))
-        assert axis_of(places.node) == (0 if axis == 0 else None)
+        assert spread_of(places.node, TWO).axis == (0 if axis == 0 else None)
     assert copies(Tensor(x).shard(TWO, 0).sort(1)[0].realize()) == 0

@@ -13,7 +13,7 @@ from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ShardArg, 
 from treadle.ir.interpret import interpret
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.schedule.shard import Spread, Whole, axis_of, partition, sharded, spread_over
+from treadle.schedule.shard import Spread, Whole, partition, sharded, spread_of, spread_over
 
 F32, I32 = dtypes.float32, dtypes.int32
 TWO, THREE = ("CPU", "CPU:1"), ("CPU", "CPU:1", "CPU:2")
@@ -110,7 +110,7 @@ def test_each_device_has_its_piece(axis):
     node = sharded(memory(8, 6), THREE, axis)
     assert node.arg == ShardArg(THREE, axis)
     assert node.shape == (8, 6)
-    assert axis_of(node) == axis
+    assert spread_of(node, THREE).axis == axis
     shapes = {None: [(8, 6)] * 3, 0: [(3, 6), (3, 6), (2, 6)], 1: [(8, 2)] * 3}
     assert [part.shape for part in node.src] == shapes[axis]
     assert [p.arg for p in node.src if p.op is Op.COPY] == list(THREE)

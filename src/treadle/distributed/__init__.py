@@ -9,7 +9,9 @@ print(world.rank, "of", world.size)
 
 from __future__ import annotations
 
+from ..ir.args import Mesh
 from .group import Group
 from .job import init
+from .parts import part_of
 
-__all__ = ["Group", "init"]
+__all__ = ["Group", "Mesh", "init", "part_of"]

@@ -11,7 +11,8 @@ process that looks, alone, at what all have computed waits for nobody.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Literal
 
 from ..config import settings
@@ -20,12 +21,13 @@ from ..engine.background_calls import finish_calls, run_in_order
 from ..engine.collectives import issue
 from ..engine.devices import Device
 from ..errors import DeviceError, DistributedError, DTypeError, ShapeError
-from ..ir.args import CollectiveArg
+from ..ir.args import CollectiveArg, Mesh, ShardArg
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import all_known
 from ..runtime.communicator import Call, Communicator
 from ..tensor import Tensor
+from .parts import joined, joined_as, part_of
 
 __all__ = ["Group", "Reduction"]
 
@@ -94,19 +96,23 @@ class Group:
         """Give each parameter the mean of all processes' `.grad`, as one step on all data has it.
 
         Gradients go in buckets of so many bytes, of one dtype and device each, so that few calls
-        are made; one is exchanged while the next is packed. All processes have gradients of the
-        same parameters. Raises DistributedError.
+        are made; one is exchanged while the gradients of the next are computed. All processes have
+        gradients of the same parameters. Of those over a mesh of another group, each process has
+        the mean of its parts. Raises DistributedError.
         """
-        pairs = [(p, p.grad) for p in parameters if p.grad is not None]
-        Tensor.realize(*(gradient for _, gradient in pairs))
+        pairs = [(p, _own(p.grad)) for p in parameters if p.grad is not None]
         if self.size == 1:
+            Tensor.realize(*(gradient for _, gradient in pairs))
             return
-        totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
+        with later() as calls:
+            totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
+        issue(calls)
         for together, total in totals:
             begin = 0
             for p, gradient in together:
                 piece = total[begin : begin + gradient.numel()]
-                p.grad = (piece / self.size).reshape(p.shape)
+                mean = (piece / self.size).reshape(gradient.shape)
+                p.grad = mean if p.grad is None or p.grad is gradient else joined_as(p.grad, mean)
                 begin += gradient.numel()
 
     def _summed(self, together: Sequence[Pair]) -> Tensor:
@@ -169,6 +175,24 @@ class Group:
         home, peer = Device.canonicalize(device), self._peer(source, others=True)
         arg = self._arg("receive", tuple(shape), peer=peer, device=home)
         return _issued(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home)
+
+    # -- tensors over all processes ---------------------------------------------------------------
+
+    def mesh(self, device: str | None = None) -> Mesh:
+        """The devices of that name in all processes, for `Tensor.shard`. Raises DeviceError."""
+        return Mesh(Device.ready(device), self._communicator, self.rank, self.size)
+
+    def join_parts(self, x: Tensor, axis: int = 0) -> Tensor:
+        """All processes' `x`, one behind the other along `axis`, as a tensor over their mesh.
+
+        Each process keeps its own; their shapes may differ along `axis`. No gradient reaches `x`.
+        Raises ShapeError for an axis that there is not, DistributedError.
+        """
+        x = self._checked(x, "join_parts")
+        axis = _axis(axis, x, "join_parts")
+        size = Tensor([x.shape[axis]], device="CPU")
+        sizes = tuple(self.allgather(size).tolist())
+        return joined(x, ShardArg(self.mesh(str(x.device)), axis, sizes))
 
     # -- the group itself -------------------------------------------------------------------------
 
@@ -239,6 +263,11 @@ class Group:
         return rank
 
 
+def _own(x: Tensor) -> Tensor:
+    """What this process has of it."""
+    return part_of(x) if isinstance(x.device, Mesh) else x
+
+
 def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
     """What goes together, of one dtype and device; the last layers first, as backward has them."""
     found: list[list[Pair]] = []
@@ -256,8 +285,25 @@ def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
 
 def _issued(node: Node, device: str) -> Tensor:
     result = Tensor._of(node, device)
-    issue([node])
+    if _later:
+        _later[-1].append(node)
+    else:
+        issue([node])
     return result
+
+
+# Calls that are to be made together, so that one goes on while the next one's operand is computed.
+_later: list[list[Node]] = []
+
+
+@contextlib.contextmanager
+def later() -> Iterator[list[Node]]:
+    """A block whose calls are given to the caller, who issues them."""
+    _later.append([])
+    try:
+        yield _later[-1]
+    finally:
+        _later.pop()
 
 
 def _op(name: str) -> Op:

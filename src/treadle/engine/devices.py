@@ -21,6 +21,7 @@ from ..config import settings
 from ..errors import DeviceError, SettingError, UserError
 from ..explained import IS_PLAIN
 from ..forks import fork_safe
+from ..ir.args import Mesh
 from ..kinds import shown
 from ..target import Target
 from .cache import cached
@@ -124,6 +125,8 @@ class _Devices:
         """
         if name is None:
             return self.DEFAULT
+        if isinstance(name, Mesh):
+            return name
         if isinstance(name, (tuple, list)) and name:
             return tuple(self.canonicalize(one) for one in name)
         if not isinstance(name, str):

@@ -12,9 +12,11 @@ memory already, the call is all the work there is: nothing is scheduled, and no 
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
+from typing import Protocol
 
 from ..ir.choices import choosing
 from ..ir.node import Node, toposort
@@ -34,7 +36,17 @@ from .steps import BetweenRuns, Collective, HostCall, Transfer, listeners
 
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
-Realize = Callable[[Sequence[tuple[Node, str | tuple[str, ...]]]], list[Node]]
+
+class Realize(Protocol):
+    """As `engine/run` has it."""
+
+    def __call__(
+        self,
+        outputs: Sequence[tuple[Node, str | tuple[str, ...]]],
+        *,
+        when_stored: Mapping[int, Callable[[Memory], None]] = ...,
+    ) -> list[Node]: ...
+
 
 # The graphs that are being computed: one's cuts are computed for it, before it.
 _computing: list[Sequence[Node]] = []
@@ -91,9 +103,12 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
         nodes = [resolve(node) for node in below]
         if not all(map(is_backed, nodes)):
             # What others read as well is computed once for all.
-            also = [] if cut.op is Op.RECUR else _read_alike(pending, cut, device)
-            stored = dict.fromkeys(map(_stored_below, (*below, *also)))
-            realize([(node, device) for node in stored])
+            alike = [] if cut.op is Op.RECUR else _alike(pending, cut, device)
+            also = [s for one in alike for s in one.src if not is_backed(resolve(s))]
+            stored = [*dict.fromkeys(map(_stored_below, (*below, *also)))]
+            realize([(node, device) for node in stored], when_stored=_begun([cut, *alike], stored))
+            if resolve(cut) is not cut:
+                continue
             nodes = realize([(node, device) for node in below])
         if cut.op is Op.RECUR:
             pairs = zip(loop.src, below, nodes, strict=True)
@@ -113,8 +128,32 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             _take(cut, nodes)
 
 
-def _read_alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
-    """What other cuts read that can be computed on `device` at the time of `cut`.
+def _begun(cuts: Sequence[Node], stored: Sequence[Node]) -> dict[int, Callable[[Memory], None]]:
+    """Calls of groups among `cuts`, each to be begun when what it reads of `stored` is there.
+
+    They are begun in their order, so that the first one that cannot be is the last one looked at.
+    """
+    found: dict[int, Callable[[Memory], None]] = {}
+    for cut in cuts:
+        if cut.op is not Op.COLLECTIVE or len(cut.src) != 1:
+            break
+        (source,) = cut.src
+        below = _stored_below(source)
+        if below not in stored or below not in (source, behind_reshape(source)):
+            break
+        number = stored.index(below)
+        if number in found:
+            break
+        found[number] = functools.partial(_begin, cut)
+    return found
+
+
+def _begin(cut: Node, memory: Memory) -> None:
+    _take_of(cut, [memory])
+
+
+def _alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
+    """Other cuts that what they read can be computed for on `device` at the time of `cut`.
 
     Those are behind no cut that is left: the gradients of all layers, say, which processes add up.
     """
@@ -127,7 +166,7 @@ def _read_alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
         )
         is_alike = is_left and node.op in CUTS and node.op is not Op.RECUR and node is not cut
         if is_alike and not behind[node] and device_of(node.src, node) == device:
-            found += [s for s in node.src if not is_backed(resolve(s))]
+            found.append(node)
     return found
 
 
@@ -234,7 +273,10 @@ def _is_in_memory(node: Node) -> bool:
 
 def _take(cut: Node, operands: Sequence[Node]) -> None:
     """Copy or call, with `operands` in memory; all results are remembered."""
-    sources = [_memory_below(node) for node in operands]
+    _take_of(cut, [_memory_below(node) for node in operands])
+
+
+def _take_of(cut: Node, sources: list[Memory]) -> None:
     step, results = _STEPS[cut.op](cut, sources)
     run_step(step)
     for listen in listeners:

@@ -7,12 +7,12 @@ run_program(program, inputs, [], [{"n": 0}, {"n": 1}], filled)     a loop of two
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import chain, islice
 
 from ..config import settings
 from ..ir.choices import is_observed, note_kernel
-from ..runtime.base import CallList
+from ..runtime.base import Buffer, CallList
 from .check_kernels import check_again, check_launches
 from .counters import count
 from .devices import Device, Opened
@@ -23,7 +23,7 @@ from .provenance import Origins
 from .report import report_host_call, report_kernels
 from .steps import AS_THEY_ARE, BetweenRuns, HostCall, Moved, Run, listeners
 
-__all__ = ["run_program", "run_reported", "run_step"]
+__all__ = ["run_in_parts", "run_program", "run_reported", "run_step"]
 
 
 def run_program(
@@ -39,13 +39,49 @@ def run_program(
     `filled` are the inputs that are assigned to and that nobody else knows yet; `origins` says who
     made what each kernel computes.
     """
-    opened = Device[program.device]
-    allocator = opened.allocator
-    scratch = [
+    _take(Run(program, inputs, outputs, _scratch(program), rounds, filled, origins))
+
+
+def run_in_parts(
+    program: Program,
+    inputs: list[Memory],
+    outputs: list[Memory],
+    values: dict[str, int],
+    calls: Sequence[tuple[int, Callable[[], None]]],
+    origins: Sequence[Origins] = (),
+) -> None:
+    """The same, once; after so many kernels as `calls` say, those are called.
+
+    What they begin goes on while later kernels run. A program whose kernels are checked is run
+    as a whole first.
+    """
+    scratch, begin = _scratch(program), 0
+    last = len(program.kernels)
+    ends = [last if program.schedule is not None else end for end, _ in calls]
+    for end, (_, call) in zip([*ends, last], [*calls, (last, _nothing)], strict=True):
+        if begin < end:
+            part, read, made = program.part(begin, end)
+            memory = [inputs[n] for n in read], [outputs[n] for n in made]
+            _take(Run(part, *memory, scratch, [values], (), origins[begin:end]))
+            begin = end
+        call()
+
+
+def _nothing() -> None:
+    """Nothing is left to call."""
+
+
+def _scratch(program: Program) -> list[Buffer]:
+    allocator = Device[program.device].allocator
+    return [
         allocator.alloc(block) if isinstance(block, int) else allocator.alloc_image(block)
         for block in program.scratch
     ]
-    run = Run(program, inputs, outputs, scratch, rounds, filled, origins)
+
+
+def _take(run: Run) -> None:
+    """Run it, count it, and tell who listens."""
+    program, filled, opened = run.program, run.filled, Device[run.program.device]
     for memory in (*run.overwritten, *filled):
         memory.written()
     start = time.perf_counter()

@@ -33,6 +33,7 @@ from ..ir.views import operand
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.passes import schedule
+from ..schedule.soonest import soonest
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
 from .bindings import with_bindings
@@ -87,15 +88,18 @@ class Begun:
                 self._compile = None
 
 
-def begin_program(roots: Sequence[Node], device: str) -> Begun:
-    """The Program for `roots` on `device`, whose kernels may still be compiled by processes."""
-    program, inputs, key = _known(roots, device)
+def begin_program(roots: Sequence[Node], device: str, soon: tuple[int, ...] = ()) -> Begun:
+    """The Program for `roots` on `device`, whose kernels may still be compiled by processes.
+
+    The roots of the numbers `soon` are computed first, in that order.
+    """
+    program, inputs, key = _known(roots, device, soon)
     if program is not None:  # and so there is no BIND in the graph
         return Begun(program, inputs, with_bindings({}))
     roots, values = unbind(roots)
     values = with_bindings(values)
     with _lock:
-        program, inputs, key = _known(roots, device)
+        program, inputs, key = _known(roots, device, soon)
         if program is not None:
             return Begun(program, inputs, values)
         name = _name_on_disk(roots, device, key)
@@ -103,7 +107,7 @@ def begin_program(roots: Sequence[Node], device: str) -> Begun:
         if found is not None:
             _programs.put(key, found)
             return Begun(found, inputs, values)
-        program, build = _begin(roots, device, inputs)
+        program, build = _begin(roots, device, inputs, soon)
 
         def finish() -> None:
             build()
@@ -117,12 +121,14 @@ def begin_program(roots: Sequence[Node], device: str) -> Begun:
 Key: TypeAlias = tuple[object, ...]  # of a graph: nested tuples without identities
 
 
-def _known(roots: Sequence[Node], device: str) -> tuple[Program | None, list[BufferRef], Key]:
+def _known(
+    roots: Sequence[Node], device: str, soon: tuple[int, ...]
+) -> tuple[Program | None, list[BufferRef], Key]:
     """The Program for a graph if there is one, the graph's buffers in order, and its key."""
     shape, inputs = _shape_of(roots)
     key = (
         device, settings.REPRODUCIBLE, settings.ALLOW_TF32, settings.IMAGE, settings.FLOAT16,
-        settings.BEAM, settings.CHECK_KERNELS, shape,
+        settings.BEAM, settings.CHECK_KERNELS, soon, shape,
     )  # fmt: skip
     return _programs.get(key), inputs, key
 
@@ -206,7 +212,7 @@ def _text(key: object) -> str:
 
 
 def _begin(
-    roots: Sequence[Node], device: str, inputs: list[BufferRef]
+    roots: Sequence[Node], device: str, inputs: list[BufferRef], soon: tuple[int, ...]
 ) -> tuple[Program, Callable[[], None]]:
     """Schedule a graph and begin to compile its kernels.
 
@@ -223,6 +229,8 @@ def _begin(
             scheduled, nodes = schedule(plain, device, opened.target)
         GlobalCounters.schedule_count += 1
         steps = [step for step in scheduled if _has_work(step.roots[0])]
+        if soon:
+            steps = soonest(steps, [nodes[number] for number in soon])
         compiled = compiling(steps, opened, workers)
         compilation = block.pop_all()  # the workers end with that
     program = Program(device)

@@ -12,7 +12,7 @@ import json
 import zlib
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..dtype import DType, ImageDType, to_dtype
@@ -140,6 +140,35 @@ class Program:
     def bytes(self) -> int:
         """Bytes that all kernels read and write."""
         return sum(kernel.work.moved for kernel in self.kernels)
+
+    def part(self, begin: int, end: int) -> tuple[Program, list[int], list[int]]:
+        """The kernels from `begin` to `end`, with the numbers of the inputs and outputs of those.
+
+        Parts share their scratch memory.
+        """
+        arguments = self.arguments[begin:end]
+        used = {place for places in arguments for place in places}
+        inputs = sorted({place.number for place in used if place.kind == "input"})
+        outputs = sorted({place.number for place in used if place.kind == "output"})
+        numbers = {"input": inputs, "output": outputs}
+        moved = {p: replace(p, number=numbers[p.kind].index(p.number))
+                 for p in used if p.kind in numbers}  # fmt: skip
+        part = replace(
+            self,
+            kernels=self.kernels[begin:end],
+            arguments=[[moved.get(place, place) for place in places] for places in arguments],
+            outputs=[self.outputs[number] for number in outputs],
+            roots=[],
+            written=frozenset(at for at, number in enumerate(inputs) if number in self.written),
+            choices=self.choices[begin:end],
+            places=self.places[begin:end],
+        )
+        return part, inputs, outputs
+
+    def written_at(self, output: int) -> int:
+        """How many kernels have run when an output is there: nothing later has to do with it."""
+        place = Place("output", output)
+        return max((n for n, places in enumerate(self.arguments, 1) if place in places), default=0)
 
     def launches(
         self,

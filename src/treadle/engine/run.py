@@ -8,8 +8,9 @@ What realized.py knows already is read from memory; effects.py sees to what assi
 from __future__ import annotations
 
 import contextlib
+import functools
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from ..config import settings
@@ -43,15 +44,18 @@ from .effects import (
 from .error_context import blamed
 from .index_checks import flags_of
 from .kernel_boundaries import compute_cuts, computed_at_once, device_of
-from .launching import run_program
+from .launching import run_in_parts, run_program
 from .memory import Memory, adopt, from_host, memory_of, new_memory, read
 from .pipeline import begin_program
 from .postponed import PostponedRun, catch_up, give_up, put_off
+from .program import Program
 from .provenance import origins_of
 from .realized import current, holders, is_backed, remember, resolve
 from .storages import capturing
 
 T = TypeVar("T")
+WhenStored = Mapping[int, Callable[[Memory], None]]
+NOTHING_TO_DO: WhenStored = {}
 
 __all__ = ["lock", "on_compute", "on_interpret", "realize", "scheduled", "whatever_interrupts"]
 
@@ -66,11 +70,18 @@ on_compute: list[Callable[[Sequence[Node]], None]] = []
 on_interpret: list[Callable[[], None]] = []
 
 
-def realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool = False) -> list[Node]:
+def realize(
+    outputs: Sequence[tuple[Node, Placement]],
+    may_wait: bool = False,
+    when_stored: WhenStored = NOTHING_TO_DO,
+) -> list[Node]:
     """Compute every (graph, device); the result has memory of its own, and the same shape.
 
     For a tuple of devices it is a MULTI of such results. What `may_wait` runs when somebody asks
     for its memory, and before anything else does; the caller sees to that by `catch_up`.
+    `when_stored` has what to do with the memory of some outputs, by their numbers: one after the
+    other, each as soon as it is there, while kernels compute the others. It is left undone where
+    there is no such time: for what is in memory, assigned to, or interpreted.
     Raises DeviceError if a device is missing, OutOfMemory if one is full, NonFiniteError as
     CHECK_NAN asks for.
     """
@@ -79,18 +90,23 @@ def realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool = False) -
             check_values(outputs, realize)
         nodes = [node for node, _ in outputs]
         found = computed_at_once(nodes)
-        return _realize_or_give_up(outputs, nodes, may_wait) if found is None else found
+        if found is not None:
+            return found
+        return _realize_or_give_up(outputs, nodes, may_wait, when_stored)
 
 
 # A tracing function, such as a debugger's, may raise at a line with `try`, which Python does not
 # count to a `with` around it. So what holds a lock has no such line.
 def _realize_or_give_up(
-    outputs: Sequence[tuple[Node, Placement]], nodes: list[Node], may_wait: bool
+    outputs: Sequence[tuple[Node, Placement]],
+    nodes: list[Node],
+    may_wait: bool,
+    when_stored: WhenStored,
 ) -> list[Node]:
     try:
         for listen in on_compute:
             listen(nodes)
-        found = _realize(outputs, may_wait)
+        found = _realize(outputs, may_wait, when_stored)
         if not may_wait:
             catch_up()
         return found
@@ -99,13 +115,15 @@ def _realize_or_give_up(
         raise
 
 
-def _realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool) -> list[Node]:
+def _realize(
+    outputs: Sequence[tuple[Node, Placement]], may_wait: bool, when_stored: WhenStored
+) -> list[Node]:
     nodes = [node for node, _ in outputs]
     devices = dict.fromkeys([device for _, device in outputs])
     names = [device for device in devices if isinstance(device, str)]
     roots, order = current(nodes)
     ops = {node.op for node in order}
-    if Op.MULTI in ops or len(names) < len(devices):
+    if not ops.isdisjoint((Op.MULTI, Op.PART)) or len(names) < len(devices):
         return _realize_shards(outputs)
     if len(names) == 1:
         [device] = names
@@ -116,7 +134,8 @@ def _realize(outputs: Sequence[tuple[Node, Placement]], may_wait: bool) -> list[
         if held or flags:
             roots, order = current(everything)
         ops = {node.op for node in order}
-        found = _compute(everything, device, roots, order, ops, may_wait and not flags)
+        may_wait = may_wait and not flags
+        found = _compute(everything, device, roots, order, ops, may_wait, when_stored)
         for flag, node in zip(flags, found[len(found) - len(flags) :], strict=True):
             flag.computed(node)
         return found[: len(nodes)]
@@ -209,6 +228,7 @@ def _compute(
     order: list[Node],
     ops: set[Op],
     may_wait: bool,
+    when_stored: WhenStored,
 ) -> list[Node]:
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if not ops.isdisjoint(CUTS):
@@ -220,7 +240,8 @@ def _compute(
         roots, order = current(outputs)
     if Op.AFTER in ops:
         return _compute_with_effects(outputs, device, roots, order, may_wait)
-    return _settled(outputs, roots, _run(list(roots), device, [], may_wait), order)
+    values = _run(list(roots), device, [], may_wait, when_stored)
+    return _settled(outputs, roots, values, order)
 
 
 def _compute_with_effects(
@@ -290,13 +311,19 @@ def _settled(
     return [_settle(node, root, value, root in lasting) for node, root, value in rows]
 
 
-def _run(roots: list[Node], device: str, effects: list[Node], may_wait: bool) -> list[Node | None]:
+def _run(
+    roots: list[Node],
+    device: str,
+    effects: list[Node],
+    may_wait: bool,
+    when_stored: WhenStored = NOTHING_TO_DO,
+) -> list[Node | None]:
     """Compute `roots`; gives a BUFFER for each, None where it is no new memory."""
     if all(map(is_backed, roots)):
         return [None] * len(roots)
     if Device[device].interprets:
         return _interpret(roots, device, effects)
-    return _execute(roots, device, effects, may_wait)
+    return _execute(roots, device, effects, may_wait, when_stored)
 
 
 def scheduled(outputs: Sequence[tuple[Node, Placement]]) -> list[Kernel]:
@@ -358,14 +385,19 @@ def _settle(node: Node, root: Node, value: Node | None, lasts: bool) -> Node:
 
 
 def _execute(
-    roots: list[Node], device: str, effects: list[Node], may_wait: bool
+    roots: list[Node],
+    device: str,
+    effects: list[Node],
+    may_wait: bool,
+    when_stored: WhenStored,
 ) -> list[Node | None]:
     """Run `roots` as kernels; gives a BUFFER for each, None where it is no new memory."""
     roots = [_stored_below(root) for root in roots]
     todo = [root for root in dict.fromkeys(roots) if not is_backed(root)]
     if not todo:
         return [None] * len(roots)
-    begun = begin_program(todo, device)
+    soon = tuple(todo.index(roots[n]) for n in when_stored if roots[n] in todo)
+    begun = begin_program(todo, device, soon)
     program, values = begun.program, begun.values
     inputs = [memory_of(ref) for ref in begun.inputs]
     for memory in inputs:
@@ -374,7 +406,13 @@ def _execute(
 
     def launch(inputs: list[Memory], outputs: list[Memory]) -> None:
         with _blaming(todo):
-            run_program(program, inputs, outputs, [values], origins=origins_of(program, todo))
+            origins = origins_of(program, todo)
+            calls = _calls(program, dict(zip(todo, program.roots, strict=True)), roots, outputs,
+                           when_stored)  # fmt: skip
+            if calls:
+                run_in_parts(program, inputs, outputs, values, calls, origins)
+            else:
+                run_program(program, inputs, outputs, [values], origins=origins)
 
     with _blaming(todo):
         outputs = [
@@ -396,6 +434,25 @@ def _execute(
     numbers = dict(zip(todo, program.roots, strict=True))
     found = [numbers.get(root) for root in roots]
     return [None if number is None else nodes[number] for number in found]
+
+
+def _calls(
+    program: Program,
+    numbers: dict[Node, int | None],
+    roots: list[Node],
+    outputs: list[Memory],
+    when_stored: WhenStored,
+) -> list[tuple[int, Callable[[], None]]]:
+    """After how many kernels each of `when_stored` is called, in that order."""
+    found: list[tuple[int, Callable[[], None]]] = []
+    reached = 0
+    for root, call in when_stored.items():
+        number = numbers.get(roots[root])
+        if number is None:  # those behind it must not come before it
+            break
+        reached = max(reached, program.written_at(number))
+        found.append((reached, functools.partial(call, outputs[number])))
+    return found
 
 
 @contextlib.contextmanager

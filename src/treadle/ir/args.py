@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 from .op import Op
 
@@ -13,10 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BoundsArg", "BufferRef", "CollectiveArg", "ConstantName", "GatherArg", "HostArg", "LocalRef",
-    "MatrixLayout",
-    "ParamRef", "Placeholder", "RangeArg", "RecurArg", "ReduceArg", "RegisterRef", "ScanArg",
-    "ScatterArg", "ShardArg", "SortArg", "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg",
-    "WindowArg",
+    "MatrixLayout", "Mesh", "ParamRef", "PartArg", "Placeholder", "RangeArg", "RecurArg",
+    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg",
+    "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -151,12 +150,56 @@ class WindowArg:
     extent: Any
 
 
+class Mesh(tuple[str, ...]):
+    """One device in each process of a group, of which this process sees its own: `mesh[0]`.
+
+    `group` is what connects them, `rank` the number of this process of `size`.
+    """
+
+    group: object
+    rank: int
+    size: int
+
+    def __new__(cls, device: str, group: object, rank: int, size: int) -> Self:
+        """The mesh of `group` on `device` of this process."""
+        self = super().__new__(cls, (device,))
+        self.group, self.rank, self.size = group, rank, size
+        return self
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Mesh) and (self[0], self.group) == (other[0], other.group)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((self[0], id(self.group)))
+
+    def __repr__(self) -> str:
+        return f"<Mesh of {self.size} processes: process {self.rank} on {self[0]}>"
+
+
 @dataclass(frozen=True)
 class ShardArg:
-    """Where the parts of a tensor are: one on each of `devices`, pieces of `axis` or copies."""
+    """Where the parts of a tensor are: one on each of `devices`, pieces of `axis` or copies.
+
+    Of a Mesh, this process has one part; `sizes` are those of all processes' pieces.
+    """
 
     devices: tuple[str, ...]
     axis: int | None
+    sizes: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class PartArg:
+    """This process's part of a tensor that lies as `to` says.
+
+    The gradient goes `back` to where the tensor is: over a mesh, or on a device.
+    """
+
+    to: ShardArg
+    back: ShardArg | str
 
 
 @dataclass(frozen=True)

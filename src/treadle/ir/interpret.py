@@ -309,6 +309,13 @@ def _same(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     return source[0]
 
 
+def _part(run: _Interpreter, node: Node, source: list[Array]) -> Array:
+    axis, sizes, mesh = node.arg.to.axis, node.arg.to.sizes, node.arg.to.devices
+    if axis is None:
+        return source[0]
+    return np.split(source[0], np.cumsum(sizes)[:-1], axis)[mesh.rank]
+
+
 _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.CONST: lambda run, node, source: constant_array(node.dtype, node.arg),
     Op.IOTA: lambda run, node, source: np.arange(run.size(node.arg)).astype(
@@ -335,6 +342,7 @@ _TENSOR: dict[Op, Callable[[_Interpreter, Node, list[Array]], Array]] = {
     Op.MULTI: lambda run, node, source: (
         source[0] if node.arg.axis is None else np.concatenate(source, node.arg.axis)
     ),
+    Op.PART: _part,
     Op.ASSIGN: _Interpreter.assign,
     Op.AFTER: _Interpreter.after,
     Op.SINK: lambda run, node, source: np.zeros(()),

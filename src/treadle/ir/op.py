@@ -99,6 +99,7 @@ class Op(IntEnum):
     COLLECTIVE = auto()
     RECUR = auto()
     MULTI = auto()
+    PART = auto()
     ASSIGN = auto()
     AFTER = auto()
     # kernels
@@ -269,6 +270,7 @@ INFO: dict[Op, OpInfo] = {
     Op.MULTI: OpInfo(
         -1, "src[i] on device arg.devices[i]: pieces of axis arg.axis, or equal copies if None"
     ),
+    Op.PART: OpInfo(1, "what the process arg.to.devices.rank has of src[0], which lies as arg.to"),
     Op.ASSIGN: OpInfo(2, "write src[1] into the view src[0] of a buffer"),
     Op.AFTER: OpInfo(-1, "src[0], once the effects src[1:] have happened"),
     Op.PARAM: OpInfo(0, "kernel argument number arg.slot, memory of arg.size elements"),
@@ -390,5 +392,5 @@ OF_COMPLEX = MOVEMENT | SAME | frozenset((
     Op.NEG, Op.RECIP, Op.REAL, Op.IMAG, Op.CAST, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.CMPEQ,
     Op.CMPNE, Op.WHERE, Op.REDUCE, Op.SCAN, Op.GATHER, Op.SCATTER, Op.CONTIGUOUS, Op.COPY, Op.HOST,
     Op.COLLECTIVE,
-    Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
+    Op.RECUR, Op.MULTI, Op.PART, Op.ASSIGN, Op.AFTER, Op.SINK, Op.UNWINDOW,
 ))  # fmt: skip

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeAlias, TypeVar, cast
 
 from ..errors import ShapeError
-from .args import GatherArg, ReduceArg, ScatterArg, ShardArg, SortArg, WindowArg
+from .args import GatherArg, Mesh, PartArg, ReduceArg, ScatterArg, ShardArg, SortArg, WindowArg
 from .graph import AnyNode
 from .interval import bounds
 from .op import ALU, SAME, Op
@@ -243,8 +243,20 @@ def _multi(src: tuple[AnyNode, ...], arg: ShardArg) -> Shape:
     shape = src[0].shape
     if arg.axis is None:
         return shape
-    total = simple_size(sum(part.shape[arg.axis] for part in src))
+    sizes = arg.sizes or [part.shape[arg.axis] for part in src]
+    total = simple_size(sum(sizes))
     return (*shape[: arg.axis], total, *shape[arg.axis + 1 :])
+
+
+def _part(shape: Shape, arg: PartArg) -> Shape:
+    axis, sizes, mesh = arg.to.axis, arg.to.sizes, arg.to.devices
+    if axis is None:
+        return shape
+    assert sizes is not None
+    assert isinstance(mesh, Mesh)
+    if shape[axis] != sum(sizes):
+        raise ShapeError(f"[shard] axis {axis} of shape {shape} has no pieces of sizes {sizes}")
+    return (*shape[:axis], sizes[mesh.rank], *shape[axis + 1 :])
 
 
 _Rule: TypeAlias = "Callable[[tuple[AnyNode, ...], Any], Shape]"
@@ -276,6 +288,7 @@ _RULES: dict[Op, _Rule] = {
     Op.COLLECTIVE: lambda src, arg: simple_shape(arg.shape),
     Op.RECUR: lambda src, arg: (simple_size(arg.steps + 1), *src[arg.number].shape),
     Op.MULTI: _multi,
+    Op.PART: _first(_part),
     **dict.fromkeys(
         SAME | {Op.CONTIGUOUS, Op.COPY, Op.AFTER, Op.SCAN}, lambda src, arg: src[0].shape
     ),

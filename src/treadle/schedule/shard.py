@@ -14,27 +14,34 @@ on pieces is first gathered.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
+from weakref import WeakKeyDictionary
 
 from ..errors import DeviceError
-from ..ir.args import ShardArg
-from ..ir.node import Node, rebuild
+from ..ir.args import Mesh, PartArg, ShardArg
+from ..ir.node import Node, rebuild, toposort
 from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
 from ..ir.shape import Shape
 from ..ir.views import operand, places_of
+from . import process_collectives as processes
 from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
 
 __all__ = [
     "Spread",
     "Value",
     "Whole",
-    "axis_of",
     "partition",
     "sharded",
+    "sharded_as",
+    "spread_of",
     "spread_over",
+    "works_on_parts",
 ]
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,47 +62,81 @@ class Whole:
 
 @dataclass(frozen=True, eq=False)
 class Spread:
-    """A value over several devices: `parts[i]` on `arg.devices[i]`."""
+    """A value over several devices: `parts[i]` on `arg.devices[i]`.
+
+    Of a Mesh there is one part, that of this process. `summand` is what this process has added to
+    it, where it is a sum of what all have.
+    """
 
     parts: tuple[Node, ...]
     arg: ShardArg
+    summand: Node | None = None
 
     @property
     def axis(self) -> int | None:
         return self.arg.axis
 
     def sizes(self) -> list[int]:
-        """The sizes of the pieces along the axis."""
+        """The sizes of all pieces along the axis."""
         assert self.axis is not None
+        if self.arg.sizes is not None:
+            return [*self.arg.sizes]
         return [part.shape[self.axis] for part in self.parts]
 
     def bounds(self) -> list[Piece]:
-        """(begin, end) of each piece."""
+        """(begin, end) of each part."""
         ends, found = 0, []
         for size in self.sizes():
             found.append((ends, ends + size))
             ends += size
-        return found
+        return self.of_parts(found)
+
+    def of_parts(self, everyone: list[T]) -> list[T]:
+        """What `everyone` has, of those that `parts` are of."""
+        mesh = self.arg.devices
+        return [everyone[mesh.rank]] if isinstance(mesh, Mesh) else everyone
 
     def node(self) -> Node:
         """The MULTI that stands for it."""
         return Node(Op.MULTI, self.parts[0].dtype, self.parts, self.arg)
 
-    def map(self, change: Callable[[Node, int], Node], axis: int | None) -> Spread:
-        """Every part changed by `change(part, its number)`; `axis` is the split one then."""
+    def map(
+        self,
+        change: Callable[[Node, int], Node],
+        axis: int | None,
+        sizes: list[int] | None = None,
+        keeps_sums: bool = False,
+    ) -> Spread:
+        """Every part changed by `change(part, its number)`; `axis` is the split one then.
+
+        Over a mesh its pieces have `sizes`, or those that they have had. `keeps_sums`: the change
+        of a sum is the sum of the changes.
+        """
         parts = tuple(change(part, number) for number, part in enumerate(self.parts))
-        return Spread(parts, ShardArg(self.arg.devices, axis))
+        summand = change(self.summand, 0) if keeps_sums and self.summand is not None else None
+        return Spread(parts, self._arg(axis, sizes), summand)
+
+    def _arg(self, axis: int | None, sizes: list[int] | None) -> ShardArg:
+        devices = self.arg.devices
+        if axis is None or not isinstance(devices, Mesh):
+            return ShardArg(devices, axis)
+        return ShardArg(devices, axis, self.arg.sizes if sizes is None else tuple(sizes))
 
     def copies(self) -> Spread:
         """The whole value on every device."""
         if self.axis is None:
             return self
+        if isinstance(self.arg.devices, Mesh):
+            return Spread((processes.moved(self.parts[0], self.arg, None),), self._arg(None, None))
         whole = all_gather(self.parts, self.arg.devices, self.axis)
         return Spread(tuple(whole), ShardArg(self.arg.devices, None))
 
     def on(self, device: str) -> Node:
         """The whole value on one device."""
         homes = self.arg.devices
+        if isinstance(homes, Mesh):
+            (whole,) = self.copies().parts
+            return whole if device == homes[0] else copy_to(whole, device)
         if self.axis is None:
             known = device in homes
             return self.parts[homes.index(device)] if known else copy_to(self.parts[0], device)
@@ -116,6 +157,11 @@ Value = Whole | Spread
 
 def sharded(node: Node, devices: tuple[str, ...], axis: int | None) -> Node:
     """`node` spread over `devices`: pieces of `axis`, or copies."""
+    if isinstance(devices, Mesh):
+        sizes = None
+        if axis is not None:
+            sizes = tuple(end - begin for begin, end in pieces(node.shape[axis], devices.size))
+        return sharded_as(node, ShardArg(devices, axis, sizes))
     if axis is None:
         parts = [node] * len(devices)
     else:
@@ -125,10 +171,21 @@ def sharded(node: Node, devices: tuple[str, ...], axis: int | None) -> Node:
     return Node(Op.MULTI, node.dtype, tuple(parts), ShardArg(devices, axis))
 
 
-def axis_of(node: Node) -> int | None:
-    """The axis along which the value of a graph is split over devices; None if it is not."""
+def sharded_as(node: Node, arg: ShardArg) -> Node:
+    """`node` spread as `arg` says."""
+    if not isinstance(arg.devices, Mesh):
+        return sharded(node, arg.devices, arg.axis)
     value = partition([node])[node]
-    return value.axis if isinstance(value, Spread) else None
+    is_there = isinstance(value, Spread) and value.arg.devices == arg.devices
+    back = value.arg if isinstance(value, Spread) and is_there else arg.devices[0]
+    part = Node(Op.PART, node.dtype, (node,), PartArg(arg, back))
+    return Node(Op.MULTI, node.dtype, (part,), arg)
+
+
+def spread_of(node: Node, devices: tuple[str, ...]) -> ShardArg:
+    """How the value of a graph is spread over `devices`: as copies, if it is on one."""
+    value = partition([node])[node]
+    return spread_over(value, devices).arg
 
 
 def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
@@ -141,11 +198,29 @@ def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
 def partition(roots: list[Node]) -> dict[Node, Value]:
     """Where the value of each node under `roots` is. Raises DeviceError."""
     found: dict[Node, Value] = {}
-    for node in Node.sink(roots).toposort():
-        if node.op is not Op.SINK:
-            value = found[node] = _place(node, [found[s] for s in node.src])
+    for node in toposort(roots, lambda n: n not in _over_meshes):
+        value = _over_meshes.get(node)
+        if value is None:
+            value = _place(node, [found[s] for s in node.src])
             pass_on(node, _nodes(value), gradient=False)
+            if node.op is Op.PART or _is_over_mesh(value):
+                _over_meshes[node] = value
+        found[node] = value
     return found
+
+
+# A call of all processes is one call, whoever asks for what it gives, and however often.
+_over_meshes: WeakKeyDictionary[Node, Value] = WeakKeyDictionary()
+
+
+def _is_over_mesh(value: Value) -> bool:
+    return isinstance(value, Spread) and isinstance(value.arg.devices, Mesh)
+
+
+def works_on_parts(node: Node, src: Sequence[Value]) -> bool:
+    """Whether an op of one source works on the parts of that, one by one."""
+    rule = _RULES.get(node.op)
+    return rule is not None and rule(node, [*src]) is not None
 
 
 def _nodes(value: Value) -> tuple[Node, ...]:
@@ -158,6 +233,8 @@ def _place(node: Node, src: list[Value]) -> Value:
         return Whole(node, node.arg.device)
     if node.op is Op.COPY:
         return Whole(src[0].on(node.arg), node.arg)
+    if node.op is Op.PART:
+        return _part(node, src[0])
     if node.op is Op.MULTI:
         homes = node.arg.devices
         return Spread(tuple(s.on(home) for s, home in zip(src, homes, strict=True)), node.arg)
@@ -177,6 +254,17 @@ def _place(node: Node, src: list[Value]) -> Value:
     rule = _RULES.get(node.op)
     moved = rule(node, src) if rule is not None else None
     return _everywhere(node, src, devices) if moved is None else moved
+
+
+def _part(node: Node, value: Value) -> Whole:
+    """This process's part of what is the same in all processes, or over the same mesh."""
+    to = node.arg.to
+    device = to.devices[0]
+    if isinstance(value, Spread) and value.arg.devices == to.devices:
+        if value.summand is not None and to.axis is not None:
+            return Whole(processes.reduce_scatter(value.summand, to), device)
+        return Whole(processes.moved(value.parts[0], value.arg, to), device)
+    return Whole(processes.moved(value.on(device), ShardArg(to.devices, None), to), device)
 
 
 def _on_one_device(node: Node, src: list[Value]) -> Whole:
@@ -228,7 +316,7 @@ def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
 def _unchanged(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
+    return value.map(lambda part, _: rebuild(node, (part,)), value.axis, keeps_sums=True)
 
 
 def _reduce(node: Node, src: list[Value]) -> Spread | None:
@@ -237,6 +325,11 @@ def _reduce(node: Node, src: list[Value]) -> Spread | None:
     local = value.map(lambda part, _: Node(node.op, node.dtype, (part,), node.arg), value.axis)
     if value.axis not in node.arg.axes:
         return local
+    mesh = local.arg.devices
+    if isinstance(mesh, Mesh):
+        total = processes.all_reduce(local.parts[0], mesh, node.arg.op)
+        summand = local.parts[0] if node.arg.op is Op.ADD else None
+        return Spread((total,), ShardArg(mesh, None), summand)
     parts = all_reduce(local.parts, local.arg.devices, node.arg.op)
     return Spread(tuple(parts), ShardArg(local.arg.devices, None))
 
@@ -259,20 +352,21 @@ def _permute(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
     axis = None if value.axis is None else node.arg.index(value.axis)
-    return value.map(lambda part, _: rebuild(node, (part,)), axis)
+    return value.map(lambda part, _: rebuild(node, (part,)), axis, keeps_sums=True)
 
 
 def _reshape(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
     if value.axis is None:
-        return value.map(lambda part, _: reshaped(part, node.shape), None)
+        return value.map(lambda part, _: reshaped(part, node.shape), None, keeps_sums=True)
     moved = _axis_after(operand(node).shape, value.axis, value.sizes(), node.shape)
     if moved is None:
         return None
     axis, sizes = moved
     shapes = [tuple(size if at == axis else n for at, n in enumerate(node.shape)) for size in sizes]
-    return value.map(lambda part, number: reshaped(part, shapes[number]), axis)
+    mine = value.of_parts(shapes)
+    return value.map(lambda part, number: reshaped(part, mine[number]), axis, sizes)
 
 
 def _axis_after(
@@ -304,7 +398,7 @@ def _shrink(node: Node, src: list[Value]) -> Value | None:
     wanted = node.arg[axis]
     if wanted == (0, operand(node).shape[axis]):
         return value.map(lambda part, _: _kept(part, node.arg, axis, (0, part.shape[axis])), axis)
-    if not all(isinstance(end, int) for end in wanted):
+    if not all(isinstance(end, int) for end in wanted) or isinstance(value.arg.devices, Mesh):
         return None
     places = zip(value.parts, value.arg.devices, value.bounds(), strict=True)
     for part, device, (begin, end) in places:

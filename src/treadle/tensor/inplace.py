@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, TypeVar, cast
 
+from ..engine.collectives import with_calls
 from ..engine.memory import allocate, is_read_only
 from ..engine.realized import resolve
 from ..engine.run import lock
@@ -31,14 +32,14 @@ from ..engine.storages import (
     written,
 )
 from ..errors import DeviceError, DTypeError, ShapeError, UserError
-from ..ir.args import ConstantName, Placeholder
+from ..ir.args import ConstantName, Mesh, Placeholder
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.origin import mark
 from ..ir.shape import size_product
 from ..ir.versions import stored_below
 from ..ir.views import operand
-from ..schedule.shard import axis_of, sharded
+from ..schedule.shard import sharded_as, spread_of
 from ..transforms.updates import as_value
 from .modes import no_grad
 from .shapes import reshape
@@ -200,7 +201,9 @@ def _with_all(storage: Storage, value: Node) -> Node:
     if not isinstance(storage.device, tuple):
         return reshape(_effect(bases[0], bases[0], reshape(value, bases[0].shape)), value.shape)
     old = storage.node if storage.is_graded else resolve(storage.node)
-    spread = sharded(value, storage.device, old.arg.axis)
+    spread = sharded_as(value, old.arg)
+    if isinstance(storage.device, Mesh):
+        [spread] = with_calls([spread], storage.device)
     parts = []
     for base, part in zip(bases, spread.src, strict=True):
         parts.append(reshape(_effect(base, base, reshape(part, base.shape)), part.shape))
@@ -269,7 +272,7 @@ def _copied(storage: Storage) -> Node:
     node, device = storage.node, storage.device
     if not isinstance(device, tuple):
         return reshape(_fresh(node, storage), node.shape)
-    spread = sharded(node, device, axis_of(node))
+    spread = sharded_as(node, spread_of(node, device))
     parts = []
     for part, home in zip(spread.src, device, strict=True):
         buffer = allocate(home, part.dtype, size_product(part.shape))

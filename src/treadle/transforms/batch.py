@@ -146,4 +146,5 @@ _RULES: dict[Op, Callable[[Node, Parts, int], Node]] = {
     Op.COLLECTIVE: _collective,
     Op.RECUR: lambda node, parts, size: recurrence.batched(node, parts, size, batch),
     Op.MULTI: _multi,
+    Op.PART: _multi,
 }

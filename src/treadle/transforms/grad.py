@@ -21,7 +21,7 @@ from ..ir.views import operand
 from .grad_collective import collective_rule
 from .grad_complex import conj, converted, from_parts, imaginary_part, real_part
 from .grad_linalg import host_rule
-from .grad_memory import after, assign, copy, gather, multi, scatter
+from .grad_memory import after, assign, copy, gather, multi, part_of, scatter
 from .grad_movement import MOVEMENT_RULES
 from .grad_reduce import reduce_rule, scan_rule
 from .recurrence import recur_rule
@@ -246,6 +246,7 @@ RULES: dict[Op, Rule] = {
     Op.COLLECTIVE: collective_rule,
     Op.RECUR: lambda n, g: _of_loop(n, {n.arg.number: g}),
     Op.MULTI: multi,
+    Op.PART: part_of,
     Op.GATHER: gather,
     Op.SCATTER: scatter,
     Op.ASSIGN: assign,

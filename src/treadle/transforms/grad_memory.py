@@ -8,14 +8,14 @@ from typing import Any
 
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import UserError
-from ..ir.args import GatherArg, ScatterArg
+from ..ir.args import GatherArg, Mesh, PartArg, ScatterArg, ShardArg
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.views import After, Assign, Scatter, operand, places_of
 from .grad_movement import adjoint
 from .shapes import computed_anew, constant
 
-__all__ = ["after", "assign", "copy", "gather", "movements", "multi", "scatter"]
+__all__ = ["after", "assign", "copy", "gather", "movements", "multi", "part_of", "scatter"]
 
 
 def gather(node: Node, g: Node) -> tuple[Node | None, ...]:
@@ -85,6 +85,8 @@ _SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
 def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
     """The gradient travels back to the device that the value came from, or the first of several."""
     for below in reversed(operand(node).toposort()):
+        if below.op is Op.MULTI and isinstance(below.arg.devices, Mesh):
+            return (_spread(g, ShardArg(below.arg.devices, None), node.arg),)
         if below.op in _HOMES:
             return (Node(Op.COPY, g.dtype, (g,), _HOMES[below.op](below.arg)),)
     return (g,)
@@ -100,6 +102,8 @@ _HOMES: dict[Op, Callable[[Any], str]] = {
 def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
     """Each piece gets its part of the gradient; of equal copies, the first one stands for all."""
     axis = node.arg.axis
+    if isinstance(node.arg.devices, Mesh):
+        return (Node(Op.PART, g.dtype, (g,), PartArg(node.arg, node.arg)),)
     if axis is None:
         _, *copies = node.src
         return (g, *(None for _ in copies))
@@ -110,6 +114,21 @@ def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
         parts.append(Node(Op.SHRINK, g.dtype, (g,), kept))
         begin = end
     return tuple(parts)
+
+
+def part_of(node: Node, g: Node) -> tuple[Node]:
+    """The gradients of all processes' parts are the parts of the whole's, which goes back."""
+    to, back = node.arg.to, node.arg.back
+    is_own = g.op is Op.PART and g.arg.to == to
+    whole = operand(g) if is_own else Node(Op.MULTI, g.dtype, (g,), to)
+    if isinstance(back, str):
+        return (Node(Op.COPY, g.dtype, (whole,), back),)
+    return (_spread(whole, back, to),)
+
+
+def _spread(x: Node, to: ShardArg, back: ShardArg | str) -> Node:
+    """`x` as it lies over a mesh."""
+    return Node(Op.MULTI, x.dtype, (Node(Op.PART, x.dtype, (x,), PartArg(to, back)),), to)
 
 
 def assign(node: Node, g: Node) -> tuple[Node | None, ...]:

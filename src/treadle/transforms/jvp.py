@@ -26,7 +26,7 @@ __all__ = ["jvp"]
 
 _LINEAR = MOVEMENT | {
     Op.UNWINDOW, Op.CAST, Op.WHERE, Op.GATHER, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.ALIAS,
-    Op.COPY, Op.MULTI, Op.REAL, Op.IMAG, Op.COMPLEX,
+    Op.COPY, Op.MULTI, Op.PART, Op.REAL, Op.IMAG, Op.COMPLEX,
 }  # fmt: skip
 _COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))  # linear where they add, or write
 _FLAT = frozenset((Op.DETACH, Op.TRUNC, Op.FLOOR, Op.CEIL, Op.ROUND))

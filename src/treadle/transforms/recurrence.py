@@ -28,7 +28,9 @@ __all__ = ["Given", "batched", "recur", "recur_rule", "row", "rows"]
 Batch = Callable[[Sequence[Node], Mapping[Node, Node], int], "list[Node | None]"]
 Gradients = Callable[[Mapping[Node, Node], Sequence[Node]], "list[Node | None]"]
 
-_NEVER = frozenset((Op.COPY, Op.HOST, Op.COLLECTIVE, Op.RECUR, Op.MULTI, Op.ASSIGN, Op.AFTER))
+_NEVER = frozenset((
+    Op.COPY, Op.HOST, Op.COLLECTIVE, Op.RECUR, Op.MULTI, Op.PART, Op.ASSIGN, Op.AFTER,
+))  # fmt: skip
 
 
 class Given(NamedTuple):

@@ -55,8 +55,16 @@ class ParameterGroup(dict[str, Any]):
         self.state.append(name)
 
     def keep_zeros(self, name: str) -> None:
-        """State `name`: float32 zeros for each parameter, that live across steps."""
-        self[name] = [self._constant(0.0, t.shape) for t in self["params"]]
+        """State `name`: float32 zeros for each parameter, that live across steps.
+
+        Of a parameter that is split over devices, they are split alike.
+        """
+        self[name] = [
+            self._constant(0.0, t.shape)
+            if isinstance(t.device, str)
+            else t.detach().zeros_like(dtype=dtypes.float32).contiguous()
+            for t in self["params"]
+        ]
         self.state.append(name)
 
     def state_tensors(self) -> list[Tensor]:

@@ -13,10 +13,12 @@ from contextlib import nullcontext
 from typing import Self
 
 from ...dtype import DType
+from ...engine.collectives import with_calls
 from ...engine.memory import Promise
 from ...engine.realized import is_backed, resolve, track
 from ...engine.run import lock
 from ...engine.storages import Moves, Storage, capturing
+from ...ir.args import Mesh
 from ...ir.node import Node
 from ...ir.origin import mark
 from ...ir.shape import Shape
@@ -51,6 +53,8 @@ class State(metaclass=Modes):
     def _of(cls, node: Node, device: Placement, requires_grad: bool | None = None) -> Self:
         """A tensor of `node`, as it is."""
         mark(node)
+        if isinstance(device, Mesh):
+            [node] = with_calls([node], device)
         return cls._in_memory(node, device, requires_grad)
 
     @classmethod

@@ -13,7 +13,7 @@ from ...errors import ShapeError
 from ...ir.node import Node, as_index
 from ...ir.op import Op
 from ...ir.shape import simple_size
-from ...schedule.shard import axis_of, sharded
+from ...schedule.shard import sharded_as, spread_of
 from ..basis import Basis
 from ..basis.construction import check_integer, known_dtype, sizes_of
 from ..constants import evenly_spaced, identity
@@ -156,8 +156,8 @@ class Ranges(Basis):
         own = cast("Made", {"dtype": self.dtype, "device": self.device, **given})
         result = type(self).full(self.shape, fill_value, **own)
         if isinstance(self.device, tuple) and result.device == self.device:
-            axis = axis_of(self.node)  # the same pieces, so that nothing has to move later
-            result.node = sharded(result.node, self.device, axis)
+            # the same pieces, so that nothing has to move later
+            result.node = sharded_as(result.node, spread_of(self.node, self.device))
         return result
 
     def zeros_like(self, **kwargs: Unpack[Made]) -> Self:

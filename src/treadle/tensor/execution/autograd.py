@@ -12,10 +12,11 @@ import warnings
 from collections.abc import Sequence
 from typing import Self
 
-from ...engine.collectives import issue
+from ...engine.collectives import issue, with_calls
 from ...engine.realized import holders, resolve
 from ...engine.storages import Storage, base_of, claimed
 from ...errors import DTypeError, NoGradientWarning, ShapeError, UserError
+from ...ir.args import Mesh
 from ...ir.node import Node, toposort
 from ...ir.op import Op
 from ...ir.shape import Shape
@@ -85,8 +86,13 @@ class Autograd(Basis):
 
     def _gradients(self, targets: Sequence[State], seed: Self | None) -> list[Node | None]:
         found = self._gradient_graphs(targets, seed)
-        issue([node for node in found if node is not None])
-        return found
+        known = [node for node in found if node is not None]
+        issue(known)
+        if not isinstance(self.device, Mesh):
+            return found
+        known.reverse()  # what is there first, most often: the gradients of the last layers
+        ready = dict(zip(known, with_calls(known, self.device), strict=True))
+        return [None if node is None else ready[node] for node in found]
 
     def _gradient_graphs(self, targets: Sequence[State], seed: Self | None) -> list[Node | None]:
         if not self.dtype.is_inexact:

@@ -1,4 +1,4 @@
-"""Tensors over several devices of one process.
+"""Tensors over several devices, of one process or of many.
 
     x = Tensor.rand(8, 4).shard(("CPU", "CPU:1"), axis=0)     # four rows on each
     w = Tensor.rand(4, 2).shard(("CPU", "CPU:1"))             # a copy on each
@@ -15,6 +15,7 @@ from typing import Self
 
 from ...engine.devices import Device
 from ...errors import DeviceError, ShapeError
+from ...ir.args import Mesh
 from ...ir.shape import Shape
 from ...schedule.shard import sharded
 from ..basis import Basis
@@ -31,12 +32,15 @@ class Sharding(Basis):
         """The same values over `devices`: pieces of `axis`, or a copy on each for None; the dtype
         stays.
 
+        `devices` may be a Mesh, one in each of several processes, which all call this. Of a tensor
+        that is not spread over it yet, each of them keeps its part.
+
         Pieces differ by at most one; the first ones are the larger. Raises DeviceError for no
         devices or one named twice, ShapeError for an axis that there is not or that is too short.
         """
         names = _checked(devices)
         if axis is not None:
-            axis = _axis(axis, self.shape, len(names))
+            axis = _axis(axis, self.shape, names.size if isinstance(names, Mesh) else len(names))
         result = self._result(sharded(self.node, names, axis))
         result.device = names
         return result
@@ -55,6 +59,8 @@ def _checked(devices: Sequence[str]) -> tuple[str, ...]:
         raise DeviceError(
             f"[shard] give a tuple of devices, such as ('CPU', 'CPU:1'), not {devices!r}"
         )
+    if isinstance(devices, Mesh):
+        return devices
     names = tuple(Device.canonicalize(name) for name in devices)
     if not names:
         raise DeviceError("[shard] at least one device is needed")

@@ -1,0 +1,118 @@
+"""Gradients are exchanged while `backward` goes on: what ran before what.
+
+`treadle run -n 2 overlap_backward.py`, of buckets of a group, of a mesh, and of replays.
+"""
+
+from __future__ import annotations
+
+import math
+
+from treadle import Tensor, TinyJit, distributed, nn
+from treadle.engine import steps
+
+world = distributed.init()
+mesh = world.mesh()
+LAYERS, WIDTH = 4, 256  # 256 KiB of gradients for each layer: a bucket, and a call in background
+
+
+class Net:
+    def __init__(self) -> None:
+        Tensor.manual_seed(3)
+        self.layers = [nn.Linear(WIDTH, WIDTH, bias=False) for _ in range(LAYERS)]
+
+    def __call__(self, x: Tensor) -> Tensor:
+        for layer in self.layers:
+            x = layer(x).tanh()
+        return x.square().mean()
+
+
+events: list[str] = []
+
+
+def is_gradient(call: steps.Collective) -> bool:
+    """Whether it is no loss that is added up."""
+    return math.prod(call.arg.shape) > 1
+
+
+def note(step: steps.Step) -> None:
+    if isinstance(step, steps.Run):
+        events.append(f"{len(step.program.kernels)} kernels")
+    elif isinstance(step, steps.Collective) and is_gradient(step):
+        events.append("call")
+
+
+def in_turns(events: list[str]) -> int:
+    """How many calls were begun before kernels that ran later."""
+    last = max(at for at, event in enumerate(events) if event.endswith("kernels"))
+    return events[:last].count("call")
+
+
+def grouped() -> list[str]:
+    net = Net()
+    parameters = nn.state.get_parameters(net)
+    optimizer = nn.optim.SGD(parameters, lr=0.1)
+    x = Tensor.rand(16, WIDTH).realize()
+    optimizer.zero_grad()
+    loss = net(x)
+    loss.realize()
+    loss.backward()
+    events.clear()
+    world.average_gradients(parameters, bucket=WIDTH * WIDTH * 4)
+    return [*events]
+
+
+def replayed() -> list[str]:
+    """Of a captured step: its call lists, and what each waits for before it begins."""
+    net = Net()
+    parameters = nn.state.get_parameters(net)
+    for parameter in parameters:
+        parameter.shard_(mesh)
+    optimizer = nn.optim.SGD(parameters, lr=0.1)
+
+    @TinyJit
+    def step(x: Tensor) -> Tensor:
+        optimizer.zero_grad()
+        loss = net(x).backward()
+        return loss.realize(*optimizer.schedule_step())
+
+    with Tensor.train():
+        for _ in range(4):
+            step(Tensor.rand(16, WIDTH).shard(mesh, 0).realize())
+    capture = step._capture
+    assert capture is not None
+    found: list[str] = []
+    for place, part in enumerate(capture.replay):
+        found += ["wait" for call in capture.awaited.get(place, ()) if is_gradient(call)]
+        if not isinstance(part, steps.Collective):
+            found.append("kernels")
+        elif is_gradient(part):
+            found.append("call")
+    return found
+
+
+def meshed() -> list[str]:
+    net = Net()
+    parameters = nn.state.get_parameters(net)
+    for parameter in parameters:
+        parameter.shard_(mesh)
+    optimizer = nn.optim.SGD(parameters, lr=0.1)
+    x = Tensor.rand(16, WIDTH).shard(mesh, 0).realize()
+    optimizer.zero_grad()
+    loss = net(x)
+    events.clear()
+    loss.backward()
+    return [*events]
+
+
+steps.listeners.append(note)
+for found in (grouped(), meshed()):
+    print(found)
+    assert found.count("call") == LAYERS, found
+    assert in_turns(found) >= LAYERS - 1, found
+found = replayed()
+print(found)
+assert found.count("call") == LAYERS
+# No call is waited for before the last one is begun: kernels run meanwhile.
+assert found.index("wait") > len(found) - 1 - found[::-1].index("call")
+assert in_turns(found[: found.index("wait")]) >= LAYERS - 1
+print("3 right")

@@ -1,0 +1,46 @@
+"""Tensors over a mesh of processes on this machine: values, gradients, ways to train."""
+
+from __future__ import annotations
+
+import pytest
+
+from .job import NEEDS_MPI, run
+
+pytestmark = NEEDS_MPI
+
+
+def right(count: int, program: str, *arguments: str, **variables: str) -> None:
+    ended = run(count, program, *arguments, **variables)
+    assert ended.status == 0, ended.text
+    for process in range(count):
+        assert ended.lines_of(process)[-1].endswith(" right"), ended.text
+
+
+@pytest.mark.parametrize("other", ["none", "0", "1"])
+@pytest.mark.parametrize("axis", ["none", "0", "1"])
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_operations_over_a_mesh_give_what_one_device_gives(count, axis, other):
+    right(count, "mesh.py", axis, other)
+
+
+WAYS = ["data parallel", "tensor parallel", "fully sharded", "sequence parallel"]
+
+
+@pytest.mark.parametrize("reproducible", ["0", "1"])
+@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("way", WAYS)
+def test_each_way_to_train_gives_the_parameters_of_one_process(way, count, reproducible):
+    right(count, "mesh_training.py", way, REPRODUCIBLE=reproducible)
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_a_pipeline_gives_the_parameters_of_one_process(count):
+    right(count, "pipeline.py")
+
+
+def test_two_axes_of_parallelism_and_parts_that_are_joined():
+    right(4, "two_axes.py")
+
+
+def test_gradients_are_exchanged_while_later_kernels_of_backward_run():
+    right(2, "overlap_backward.py")
