@@ -67,9 +67,6 @@ def _end_the_job_with(communicator: MPICommunicator) -> None:
     ) -> None:
         told(kind, error, traceback)
         if communicator.size > 1:
-            print(f"process {communicator.rank} failed and ends the job", file=sys.stderr)
-            sys.stderr.flush()
-            sys.stdout.flush()
             communicator.abort(130 if isinstance(error, KeyboardInterrupt) else 1)
 
     sys.excepthook = failed

@@ -11,7 +11,10 @@ named.
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..config import settings
 from ..errors import DistributedError
 from ..ir.op import Op
-from .communicator import Call
+from .communicator import ENDS_THE_JOB, Call
 from .whereabouts import ENDED, Place, Whereabouts
 
 if TYPE_CHECKING:
@@ -32,6 +35,7 @@ SPIN = 0.002  # seconds of looking without a pause
 PAUSE, LONGEST_PAUSE = 20e-6, 1e-3  # seconds between two looks after that
 PATIENCE = 2.0  # seconds until the others are asked
 _OF_TWO = frozenset(("send", "receive"))
+_ALONE = 5.0  # seconds that the launcher has to end a process that aborts
 _TEXT = 512  # bytes of a call's description that processes tell each other
 
 
@@ -98,7 +102,16 @@ class MPICommunicator:
         return MPICommunicator(comm, self._whereabouts, f"{self.name}/{color}")
 
     def abort(self, status: int) -> None:
-        """End all processes of the job."""
+        """End all processes of the job.
+
+        MPI waits for its launcher, which may be out of reach: then this process ends alone. Only a
+        thread that needs no Python sees to that, since MPI keeps the interpreter's lock.
+        """
+        print(f"process {self.rank} {ENDS_THE_JOB}", file=sys.stderr)
+        sys.stderr.flush()
+        sys.stdout.flush()
+        self._silent = open(os.devnull, "wb")  # noqa: SIM115  (until the process ends)
+        faulthandler.dump_traceback_later(_ALONE, exit=True, file=self._silent)
         self._comm.Abort(status)
 
     def close(self) -> None:
