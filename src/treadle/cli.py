@@ -175,9 +175,7 @@ def _run(options: argparse.Namespace) -> int:
         print("treadle run: give a script, such as train.py", file=sys.stderr)
         return 2
     hosts = Path(options.hosts) if options.hosts else None
-    return run(
-        Job(options.n, options.program, hosts, ssh=options.ssh, can_shrink=options.shrink)
-    )
+    return run(Job(options.n, options.program, hosts, ssh=options.ssh, can_shrink=options.shrink))
 
 
 def _env(options: argparse.Namespace) -> int:

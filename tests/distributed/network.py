@@ -126,9 +126,7 @@ class TwoHosts:
         _ip("netns", "add", name)
         tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
         self._taps.append(tap)
-        fcntl.ioctl(
-            tap, _SET_DEVICE, struct.pack("16sH22x", device.encode(), _TAP | _NO_HEADER)
-        )
+        fcntl.ioctl(tap, _SET_DEVICE, struct.pack("16sH22x", device.encode(), _TAP | _NO_HEADER))
         _ip("link", "set", device, "netns", name)
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
         for link in ("lo", device):

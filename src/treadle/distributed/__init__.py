@@ -9,7 +9,8 @@ print(world.rank, "of", world.size)
 
 from __future__ import annotations
 
+from . import checkpoint
 from .group import Group
 from .job import init
 
-__all__ = ["Group", "init"]
+__all__ = ["Group", "checkpoint", "init"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import atexit
 import os
 import sys
+from collections.abc import Callable
 from importlib import metadata
 from importlib.util import find_spec
 from types import TracebackType
@@ -20,21 +21,26 @@ from ..errors import DistributedError
 from ..runtime.communicator import Alone, Call, Communicator
 from ..runtime.mpi import MPICommunicator, open_mpi
 from .group import Group
+from .rendezvous import join, place_of
 
 __all__ = ["init"]
 
+_LAUNCHERS = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE")
 _SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 # All processes have to have the same versions.
-_BEGINNING = f"the beginning, with treadle {__version__} and NumPy {metadata.version('numpy')}"
+_VERSIONS = f"treadle {__version__} and NumPy {metadata.version('numpy')}"
+_BEGINNING = f"the beginning, with {_VERSIONS}"
 _world: list[Group] = []
 
 
 def init() -> Group:
     """All processes of the job that this one was started in; called again it is the same group.
 
-    The job is one of MPI's: `treadle run -n 4 train.py`, or `mpiexec -n 4 python train.py`. A
-    process that was started alone is a group of one. Raises DistributedError where there is no MPI,
-    where another launcher started this process as one of several, or where versions differ.
+    The job is one of MPI's: `treadle run -n 4 train.py`, or `mpiexec -n 4 python train.py`. Without
+    such a launcher the variables RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT say who belongs
+    together, as torchrun sets them. A process that was started alone is a group of one. Raises
+    DistributedError where there is no MPI, where another launcher started this process as one of
+    several, where others do not come, or where versions differ.
     """
     if not _world:
         _world.append(Group(_joined()))
@@ -45,6 +51,8 @@ def _joined() -> Communicator:
     started = [name for name in _SIZES if os.environ.get(name, "1") not in ("", "1")]
     if find_spec("mpi4py") is None and not started:
         return Alone()
+    place = None if _has_launcher() else place_of(dict(os.environ))
+    leave = join(place, _VERSIONS) if place else None
     communicator = open_mpi()
     if started and communicator.size == 1:
         raise DistributedError(
@@ -53,12 +61,16 @@ def _joined() -> Communicator:
             "start with `treadle run`"
         )
     communicator.take_part(Call("barrier", where=_BEGINNING, check=_BEGINNING), None, None)
-    _end_the_job_with(communicator)
+    _end_the_job_with(communicator, leave)
     used.is_used = True
     return communicator
 
 
-def _end_the_job_with(communicator: MPICommunicator) -> None:
+def _has_launcher() -> bool:
+    return any(name in os.environ for name in _LAUNCHERS)
+
+
+def _end_the_job_with(communicator: MPICommunicator, leave: Callable[[], None] | None) -> None:
     """A failure of this process ends all; else it waits for the others at its end."""
     told = sys.excepthook
 
@@ -74,5 +86,7 @@ def _end_the_job_with(communicator: MPICommunicator) -> None:
     def ended() -> None:
         finish_calls()
         communicator.close()
+        if leave is not None:
+            leave()
 
     atexit.register(ended)
