@@ -11,6 +11,6 @@ from __future__ import annotations
 
 from . import checkpoint
 from .group import Group
-from .job import init
+from .job import init, shrink
 
-__all__ = ["Group", "checkpoint", "init"]
+__all__ = ["Group", "checkpoint", "init", "shrink"]

@@ -61,6 +61,11 @@ class Group:
         """How many processes there are."""
         return self._communicator.size
 
+    @property
+    def communicator(self) -> Communicator:
+        """What connects the processes."""
+        return self._communicator
+
     # -- what all compute -------------------------------------------------------------------------
 
     def allreduce(self, x: Tensor, op: Reduction = "sum") -> Tensor:

@@ -23,7 +23,7 @@ from ..runtime.mpi import MPICommunicator, open_mpi
 from .group import Group
 from .rendezvous import join, place_of
 
-__all__ = ["init"]
+__all__ = ["init", "shrink"]
 
 _LAUNCHERS = ("PMI_FD", "PMI_PORT", "PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_SIZE")
 _SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
@@ -31,6 +31,7 @@ _SIZES = ("WORLD_SIZE", "PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
 _VERSIONS = f"treadle {__version__} and NumPy {metadata.version('numpy')}"
 _BEGINNING = f"the beginning, with {_VERSIONS}"
 _world: list[Group] = []
+_communicators: list[MPICommunicator] = []  # the last of all processes
 
 
 def init() -> Group:
@@ -47,6 +48,22 @@ def init() -> Group:
     return _world[0]
 
 
+def shrink() -> Group:
+    """The processes that are still there, as a new group of all, after one of them has died.
+
+    All of them call it, each after a call of a group has raised DistributedError. Groups from
+    before, and functions that were captured with them, are over; what was computed is kept. It
+    takes Open MPI and `treadle run --shrink`. Raises DistributedError where MPI cannot do that.
+    """
+    before = init().communicator
+    if not isinstance(before, MPICommunicator):
+        return _world[0]
+    finish_calls()
+    _communicators[0] = before.shrink()
+    _world[0] = Group(_communicators[0])
+    return _world[0]
+
+
 def _joined() -> Communicator:
     started = [name for name in _SIZES if os.environ.get(name, "1") not in ("", "1")]
     if find_spec("mpi4py") is None and not started:
@@ -54,6 +71,7 @@ def _joined() -> Communicator:
     place = None if _has_launcher() else place_of(dict(os.environ))
     leave = join(place, _VERSIONS) if place else None
     communicator = open_mpi()
+    _communicators.append(communicator)
     if started and communicator.size == 1:
         raise DistributedError(
             f"[distributed] {started[0]} says that this process is one of "
@@ -61,7 +79,7 @@ def _joined() -> Communicator:
             "start with `treadle run`"
         )
     communicator.take_part(Call("barrier", where=_BEGINNING, check=_BEGINNING), None, None)
-    _end_the_job_with(communicator, leave)
+    _end_the_job(leave)
     used.is_used = True
     return communicator
 
@@ -70,7 +88,7 @@ def _has_launcher() -> bool:
     return any(name in os.environ for name in _LAUNCHERS)
 
 
-def _end_the_job_with(communicator: MPICommunicator, leave: Callable[[], None] | None) -> None:
+def _end_the_job(leave: Callable[[], None] | None) -> None:
     """A failure of this process ends all; else it waits for the others at its end."""
     told = sys.excepthook
 
@@ -78,6 +96,7 @@ def _end_the_job_with(communicator: MPICommunicator, leave: Callable[[], None] |
         kind: type[BaseException], error: BaseException, traceback: TracebackType | None
     ) -> None:
         told(kind, error, traceback)
+        communicator = _communicators[0]
         if communicator.size > 1:
             communicator.abort(130 if isinstance(error, KeyboardInterrupt) else 1)
 
@@ -85,7 +104,7 @@ def _end_the_job_with(communicator: MPICommunicator, leave: Callable[[], None] |
 
     def ended() -> None:
         finish_calls()
-        communicator.close()
+        _communicators[0].close()
         if leave is not None:
             leave()
 

@@ -68,10 +68,9 @@ class MPICommunicator:
         self._ops = {Op.ADD: MPI.SUM, Op.MUL: MPI.PROD, Op.MAX: MPI.MAX, Op.MIN: MPI.MIN}
         self._calls = 0
         self._failed = ""
-        everyone = MPI.COMM_WORLD.Get_group()
-        ranks = list(range(comm.size))
+        self._held: object = None  # what MPI may still write to after a failure
         # The numbers of this group's processes among those of the job.
-        self._numbers = MPI.Group.Translate_ranks(comm.Get_group(), ranks, everyone)
+        self._numbers = whereabouts.numbers_of(comm)
         self.name, self.rank, self.size = name, comm.rank, comm.size
 
     def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
@@ -87,10 +86,10 @@ class MPICommunicator:
                 self._compare(call.check or what, text)
             self._make(call, given, result)
         except DistributedError as error:
-            self._failed = str(error)
+            self._failed, self._held = str(error), (given, result)
             raise
         except self._mpi.Exception as error:
-            self._failed = f"{text}: {error}"
+            self._failed, self._held = f"{text}: {self._reason(error)}", (given, result)
             raise DistributedError(f"[distributed] MPI failed in {self._failed}") from error
         finally:
             self._whereabouts.leave()
@@ -100,6 +99,35 @@ class MPICommunicator:
         self.take_part(Call("barrier", where="split"), None, None)
         comm = self._comm.Split(color, key)
         return MPICommunicator(comm, self._whereabouts, f"{self.name}/{color}")
+
+    def shrink(self) -> MPICommunicator:
+        """The processes that are still there, in their order; all of them call it.
+
+        Calls of this communicator are over on all of them, also those that are waited in. Raises
+        DistributedError where MPI cannot go on without a process.
+        """
+        try:
+            for comm in (self._comm, self._checks):
+                comm.Revoke()
+            comm, others = self._comm.Shrink(), self._whereabouts.shrink()
+        except (self._mpi.Exception, NotImplementedError) as error:
+            raise DistributedError(
+                "[distributed] this MPI cannot go on without a process: it takes Open MPI, and "
+                f"`treadle run --shrink` ({error})"
+            ) from error
+        self._failed = self._failed or "a smaller one goes on"
+        return MPICommunicator(comm, others, self.name)
+
+    def _reason(self, error: MPI.Exception) -> str:
+        """Who is gone, where MPI tells."""
+        kinds = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING)
+        if error.Get_error_class() == self._mpi.ERR_REVOKED:
+            return "others go on without a process that is gone (distributed.shrink)"
+        if error.Get_error_class() not in kinds:
+            return str(error)
+        group, lost = self._comm.Get_group(), self._comm.Get_failed()
+        ranks = self._mpi.Group.Translate_ranks(lost, list(range(lost.size)), group)
+        return f"{_named(sorted(ranks))} died"
 
     def abort(self, status: int) -> None:
         """End all processes of the job.
@@ -185,7 +213,7 @@ class MPICommunicator:
                 continue
             if now > asked:
                 places = self._ask()
-                if request.Test():
+                if request.Test():  # or it raises, where MPI has found out who is gone
                     return
                 self._judge(places, now - start, may_end)
                 asked = time.monotonic() + PATIENCE
