@@ -31,6 +31,7 @@ FULL = "FULL_TESTS" in os.environ
         ("a:8\nb:3\n", 4, {"a": 4}),
         ("# all\n\na\nb  # the other\n", 5, {"a": 3, "b": 2}),
         ("a:1\nb\n", 4, {"a": 1, "b": 3}),
+        ("a slots=2\nb slots=1\n", 3, {"a": 2, "b": 1}),
         ("fe80::1\n10.0.0.2:2\n", 3, {"fe80::1": 1, "10.0.0.2": 2}),
     ],
 )
@@ -48,6 +49,10 @@ def test_processes_are_shared_out(tmp_path, text, count, expected):
         ("", "names no host"),
         ("a:2\nb:x\n", "hosts:2: 'x' is no number of processes for b"),
         ("a:0\n", "hosts:1: '0' is no number of processes for a"),
+        ("a:\n", "hosts:1: '' is no number of processes for a"),
+        ("a slots=\n", "hosts:1: '' is no number of processes for a"),
+        ("a:2 slots=3\n", "is no host such as"),
+        (":3\n", "is no host such as"),
         ("a b\n", "hosts:1: 'a b' is no host such as node1 or node1:8"),
         ("-oProxyCommand=x\n", "is no host such as"),
         ("a\na:2\n", "hosts:2: the host a comes twice"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -26,9 +27,10 @@ NEEDS_OPEN_MPI = pytest.mark.skipif(
 
 @NEEDS_MPI
 @NEEDS_OPEN_MPI
-@pytest.mark.parametrize("count", [3, 4])
+@pytest.mark.parametrize("count", [3, *([4] if "FULL_TESTS" in os.environ else [])])
 def test_the_others_go_on_from_the_last_checkpoint(tmp_path, count):
     job = run(count, "shrinking.py", str(tmp_path), options=["--shrink"])
+    assert job.status == 0, job.text
     for process in range(count - 1):
         lines = job.lines_of(process)
         assert lines[-1] == "12 right", job.text

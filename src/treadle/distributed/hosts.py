@@ -56,15 +56,19 @@ def read_hosts(path: Path, count: int) -> dict[str, int]:
 
 
 def _host(words: Sequence[str], where: str) -> tuple[str, int | None]:
-    """A host, and how many processes it has room for."""
+    """A host, and how many processes it has room for: node1, node1:8, or node1 slots=8."""
     host, colon, number = words[0].rpartition(":")
     if not colon or ":" in host:  # an address such as fe80::1 has colons of its own
-        host, number = words[0], ""
-    if len(words) > 1 or (colon and not host) or host.startswith("-"):
+        host, colon, number = words[0], "", ""
+    rest = words[1:]
+    if rest and not colon and rest[0].startswith("slots="):  # as Open MPI has it
+        number, rest = rest[0].removeprefix("slots="), rest[1:]
+        colon = "="
+    if rest or not host or host.startswith("-"):
         raise DistributedError(
             f"[run] {where}: {' '.join(words)!r} is no host such as node1 or node1:8"
         )
-    if not number:
+    if not colon:
         return host, None
     if not number.isdigit() or int(number) < 1:
         raise DistributedError(f"[run] {where}: {number!r} is no number of processes for {host}")

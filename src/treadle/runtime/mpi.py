@@ -35,6 +35,7 @@ SPIN = 0.002  # seconds of looking without a pause
 PAUSE, LONGEST_PAUSE = 20e-6, 1e-3  # seconds between two looks after that
 PATIENCE = 2.0  # seconds until the others are asked
 _OF_TWO = frozenset(("send", "receive"))
+_CAN_SHRINK = "OMPI_MCA_mpi_ft_enable"  # what Open MPI's launcher says to its processes
 _ALONE = 5.0  # seconds that the launcher has to end a process that aborts
 _TEXT = 512  # bytes of a call's description that processes tell each other
 
@@ -42,6 +43,10 @@ _TEXT = 512  # bytes of a call's description that processes tell each other
 def open_mpi() -> MPICommunicator:
     """All processes of this job. Raises DistributedError where mpi4py or its library is missing."""
     try:
+        import mpi4py
+
+        if os.environ.get(_CAN_SHRINK) == "1":
+            mpi4py.rc.finalize = False  # `close` does that, if all are there
         from mpi4py import MPI
     except ImportError as error:  # mpi4py says what it looked for
         raise DistributedError(
@@ -68,6 +73,7 @@ class MPICommunicator:
         self._ops = {Op.ADD: MPI.SUM, Op.MUL: MPI.PROD, Op.MAX: MPI.MAX, Op.MIN: MPI.MIN}
         self._calls = 0
         self._failed = ""
+        self._is_smaller = False  # than the job once was
         self._held: object = None  # what MPI may still write to after a failure
         # The numbers of this group's processes among those of the job.
         self._numbers = whereabouts.numbers_of(comm)
@@ -116,7 +122,9 @@ class MPICommunicator:
                 f"`treadle run --shrink` ({error})"
             ) from error
         self._failed = self._failed or "a smaller one goes on"
-        return MPICommunicator(comm, others, self.name)
+        smaller = MPICommunicator(comm, others, self.name)
+        smaller._is_smaller = True
+        return smaller
 
     def _reason(self, error: MPI.Exception) -> str:
         """Who is gone, where MPI tells."""
@@ -151,6 +159,11 @@ class MPICommunicator:
             self.abort(1)
         self._wait(self._whereabouts.end(), may_end=True)
         self._whereabouts.close()
+        import mpi4py
+
+        # Open MPI may wait there for ever for one that died.
+        if mpi4py.rc.finalize is False and not self._is_smaller:
+            self._mpi.Finalize()
 
     # -- one call ---------------------------------------------------------------------------------
 
