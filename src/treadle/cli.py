@@ -82,6 +82,8 @@ def _parser() -> argparse.ArgumentParser:
     job = _command(commands, _run, "run a program as several processes, on one machine or many")
     job.add_argument("-n", type=_count, required=True, metavar="N", help="how many processes")
     job.add_argument("--hosts", metavar="FILE", help="a file with a host in each line")
+    job.add_argument("--ssh", metavar="PROGRAM", default="", help="runs a command line on a host")
+    job.add_argument("--shrink", action="store_true", help="who dies ends no others (Open MPI)")
     job.add_argument("program", nargs=argparse.REMAINDER, help="a script and its arguments")
     add_commands(commands)
     return parser
@@ -172,7 +174,8 @@ def _run(options: argparse.Namespace) -> int:
     if not options.program:
         print("treadle run: give a script, such as train.py", file=sys.stderr)
         return 2
-    return run(Job(options.n, options.program, Path(options.hosts) if options.hosts else None))
+    hosts = Path(options.hosts) if options.hosts else None
+    return run(Job(options.n, options.program, hosts, ssh=options.ssh, can_shrink=options.shrink))
 
 
 def _env(options: argparse.Namespace) -> int:

@@ -6,13 +6,16 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 
-__all__ = ["NEEDS_MPI", "Ended", "run"]
+from .network import TwoHosts
+
+__all__ = ["NEEDS_MPI", "Ended", "ended", "run", "start"]
 
 PROGRAMS = Path(__file__).parent / "programs"
 NEEDS_MPI = pytest.mark.skipif(
@@ -34,13 +37,39 @@ class Ended:
         return [line.removeprefix(mark) for line in self.text.splitlines() if line.startswith(mark)]
 
 
-def run(count: int, program: str, *arguments: str, **variables: str) -> Ended:
-    """`treadle run` on a program of this folder."""
-    command = [sys.executable, "-m", "treadle", "run", "-n", str(count), str(PROGRAMS / program)]
-    started = subprocess.Popen(
-        [*command, *arguments], env={**os.environ, **variables}, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
+def run(
+    count: int,
+    program: str,
+    *arguments: str,
+    hosts: TwoHosts | None = None,
+    options: Sequence[str] = (),
+    **variables: str,
+) -> Ended:
+    """`treadle run` on a program of this folder, on `hosts` if there are such."""
+    return ended(start(count, program, *arguments, hosts=hosts, options=options, **variables))
+
+
+def start(
+    count: int,
+    program: str,
+    *arguments: str,
+    hosts: TwoHosts | None = None,
+    options: Sequence[str] = (),
+    **variables: str,
+) -> subprocess.Popen[str]:
+    """The same, while it runs."""
+    where = [] if hosts is None else ["--hosts", str(hosts.file), "--ssh", str(hosts.ssh)]
+    command = [sys.executable, "-m", "treadle", "run", "-n", str(count), *where, *options]
+    return subprocess.Popen(
+        [*([] if hosts is None else hosts.on_first()), *command, str(PROGRAMS / program),
+         *arguments],
+        env={**os.environ, **variables}, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, start_new_session=True,
     )  # fmt: skip
+
+
+def ended(started: subprocess.Popen[str]) -> Ended:
+    """Wait for a job."""
     try:
         text, _ = started.communicate(timeout=_LIMIT)
     except subprocess.TimeoutExpired:

@@ -10,8 +10,9 @@ print(world.rank, "of", world.size)
 from __future__ import annotations
 
 from ..ir.args import Mesh
+from . import checkpoint
 from .group import Group
-from .job import init
+from .job import init, shrink
 from .parts import part_of
 
-__all__ = ["Group", "Mesh", "init", "part_of"]
+__all__ = ["Group", "Mesh", "checkpoint", "init", "part_of", "shrink"]

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from ..config import settings
 from ..dtype import DType, dtypes, to_dtype
@@ -28,6 +28,9 @@ from ..ir.shape import all_known
 from ..runtime.communicator import Call, Communicator
 from ..tensor import Tensor
 from .parts import joined, joined_as, part_of
+
+if TYPE_CHECKING:
+    import numpy as np
 
 __all__ = ["Group", "Reduction"]
 
@@ -59,6 +62,11 @@ class Group:
     def size(self) -> int:
         """How many processes there are."""
         return self._communicator.size
+
+    @property
+    def communicator(self) -> Communicator:
+        """What connects the processes."""
+        return self._communicator
 
     # -- what all compute -------------------------------------------------------------------------
 
@@ -199,6 +207,29 @@ class Group:
     def barrier(self) -> None:
         """Wait until all processes are here. Raises DistributedError."""
         run_in_order(lambda: self._communicator.take_part(Call("barrier"), None, None))
+
+    def tell(self, text: str) -> list[str]:
+        """What each process tells, by their numbers: names of hosts, say. Raises DistributedError.
+
+        All processes call it; their texts may differ, also in length.
+        """
+        import numpy as np
+
+        mine = np.frombuffer(text.encode(errors="surrogateescape"), np.uint8)
+        lengths = np.empty((self.size, 1), np.int64)
+        self._exchange(np.array([mine.size]), lengths)
+        told = np.zeros(int(lengths.max()), np.uint8)
+        told[: mine.size] = mine
+        every = np.empty((self.size, told.size), np.uint8)
+        self._exchange(told, every)
+        return [
+            bytes(row[: int(n)]).decode(errors="surrogateescape")
+            for row, (n,) in zip(every, lengths, strict=True)
+        ]
+
+    def _exchange(self, given: np.ndarray, result: np.ndarray) -> None:
+        call = Call("all_gather", where="tell")
+        run_in_order(lambda: self._communicator.take_part(call, given, result))
 
     def split(self, color: int, key: int = 0) -> Group:
         """The group of those that give the same color, by their keys, then by their numbers.

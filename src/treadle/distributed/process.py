@@ -1,7 +1,7 @@
 """One process of a job that `treadle run` starts: `python -m treadle.distributed.process train.py`.
 
 Each line that it prints begins with its number, and is written as a whole: the launcher brings all
-processes' lines into one log.
+processes' lines into one log. It takes its share of the cores, unless the user says how many.
 """
 
 from __future__ import annotations
@@ -12,9 +12,13 @@ import runpy
 import sys
 from collections.abc import Sequence
 
+from ..target import available_cores
+
 __all__ = ["main"]
 
 _RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+_NEIGHBOURS = ("MPI_LOCALNRANKS", "OMPI_COMM_WORLD_LOCAL_SIZE")  # processes of this machine
+_COUNTS = ("TREADLE_CPU_COUNT", "TREADLE_THREADS", "CPU_COUNT", "THREADS")
 
 
 class _Marked(io.RawIOBase):
@@ -48,6 +52,9 @@ class _Marked(io.RawIOBase):
 def main(arguments: Sequence[str]) -> None:
     """Run a script, or "-m" and a module, as Python would."""
     rank = next((os.environ[name] for name in _RANKS if name in os.environ), "0")
+    neighbours = next((int(os.environ[name]) for name in _NEIGHBOURS if name in os.environ), 1)
+    if not any(name in os.environ for name in _COUNTS):
+        os.environ[_COUNTS[0]] = str(max(1, available_cores() // neighbours))
     mark = f"[{rank}] ".encode()
     marked = [_Marked(stream.fileno(), mark) for stream in (sys.stdout, sys.stderr)]
     sys.stdout, sys.stderr = (

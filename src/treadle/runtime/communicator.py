@@ -28,7 +28,9 @@ from ..ir.op import Op
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["Alone", "Call", "Communicator"]
+__all__ = ["ENDS_THE_JOB", "Alone", "Call", "Communicator"]
+
+ENDS_THE_JOB = "failed and ends the job"  # what a process says of itself before it does
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,10 @@ named.
 
 from __future__ import annotations
 
+import faulthandler
 import hashlib
+import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -19,7 +22,7 @@ from typing import TYPE_CHECKING
 from ..config import settings
 from ..errors import DistributedError
 from ..ir.op import Op
-from .communicator import Call
+from .communicator import ENDS_THE_JOB, Call
 from .whereabouts import ENDED, Place, Whereabouts
 
 if TYPE_CHECKING:
@@ -32,12 +35,18 @@ SPIN = 0.002  # seconds of looking without a pause
 PAUSE, LONGEST_PAUSE = 20e-6, 1e-3  # seconds between two looks after that
 PATIENCE = 2.0  # seconds until the others are asked
 _OF_TWO = frozenset(("send", "receive"))
+_CAN_SHRINK = "OMPI_MCA_mpi_ft_enable"  # what Open MPI's launcher says to its processes
+_ALONE = 5.0  # seconds that the launcher has to end a process that aborts
 _TEXT = 512  # bytes of a call's description that processes tell each other
 
 
 def open_mpi() -> MPICommunicator:
     """All processes of this job. Raises DistributedError where mpi4py or its library is missing."""
     try:
+        import mpi4py
+
+        if os.environ.get(_CAN_SHRINK) == "1":
+            mpi4py.rc.finalize = False  # `close` does that, if all are there
         from mpi4py import MPI
     except ImportError as error:  # mpi4py says what it looked for
         raise DistributedError(
@@ -64,10 +73,10 @@ class MPICommunicator:
         self._ops = {Op.ADD: MPI.SUM, Op.MUL: MPI.PROD, Op.MAX: MPI.MAX, Op.MIN: MPI.MIN}
         self._calls = 0
         self._failed = ""
-        everyone = MPI.COMM_WORLD.Get_group()
-        ranks = list(range(comm.size))
+        self._is_smaller = False  # than the job once was
+        self._held: object = None  # what MPI may still write to after a failure
         # The numbers of this group's processes among those of the job.
-        self._numbers = MPI.Group.Translate_ranks(comm.Get_group(), ranks, everyone)
+        self._numbers = whereabouts.numbers_of(comm)
         self.name, self.rank, self.size = name, comm.rank, comm.size
 
     def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
@@ -83,10 +92,10 @@ class MPICommunicator:
                 self._compare(call.check or what, text)
             self._make(call, given, result)
         except DistributedError as error:
-            self._failed = str(error)
+            self._failed, self._held = str(error), (given, result)
             raise
         except self._mpi.Exception as error:
-            self._failed = f"{text}: {error}"
+            self._failed, self._held = f"{text}: {self._reason(error)}", (given, result)
             raise DistributedError(f"[distributed] MPI failed in {self._failed}") from error
         finally:
             self._whereabouts.leave()
@@ -97,8 +106,48 @@ class MPICommunicator:
         comm = self._comm.Split(color, key)
         return MPICommunicator(comm, self._whereabouts, f"{self.name}/{color}")
 
+    def shrink(self) -> MPICommunicator:
+        """The processes that are still there, in their order; all of them call it.
+
+        Calls of this communicator are over on all of them, also those that are waited in. Raises
+        DistributedError where MPI cannot go on without a process.
+        """
+        try:
+            for comm in (self._comm, self._checks):
+                comm.Revoke()
+            comm, others = self._comm.Shrink(), self._whereabouts.shrink()
+        except (self._mpi.Exception, NotImplementedError) as error:
+            raise DistributedError(
+                "[distributed] this MPI cannot go on without a process: it takes Open MPI, and "
+                f"`treadle run --shrink` ({error})"
+            ) from error
+        self._failed = self._failed or "a smaller one goes on"
+        smaller = MPICommunicator(comm, others, self.name)
+        smaller._is_smaller = True
+        return smaller
+
+    def _reason(self, error: MPI.Exception) -> str:
+        """Who is gone, where MPI tells."""
+        kinds = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING)
+        if error.Get_error_class() == self._mpi.ERR_REVOKED:
+            return "others go on without a process that is gone (distributed.shrink)"
+        if error.Get_error_class() not in kinds:
+            return str(error)
+        group, lost = self._comm.Get_group(), self._comm.Get_failed()
+        ranks = self._mpi.Group.Translate_ranks(lost, list(range(lost.size)), group)
+        return f"{_named(sorted(ranks))} died"
+
     def abort(self, status: int) -> None:
-        """End all processes of the job."""
+        """End all processes of the job.
+
+        MPI waits for its launcher, which may be out of reach: then this process ends alone. Only a
+        thread that needs no Python sees to that, since MPI keeps the interpreter's lock.
+        """
+        print(f"process {self.rank} {ENDS_THE_JOB}", file=sys.stderr)
+        sys.stderr.flush()
+        sys.stdout.flush()
+        self._silent = open(os.devnull, "wb")  # noqa: SIM115  (until the process ends)
+        faulthandler.dump_traceback_later(_ALONE, exit=True, file=self._silent)
         self._comm.Abort(status)
 
     def close(self) -> None:
@@ -110,6 +159,11 @@ class MPICommunicator:
             self.abort(1)
         self._wait(self._whereabouts.end(), may_end=True)
         self._whereabouts.close()
+        import mpi4py
+
+        # Open MPI may wait there for ever for one that died.
+        if mpi4py.rc.finalize is False and not self._is_smaller:
+            self._mpi.Finalize()
 
     # -- one call ---------------------------------------------------------------------------------
 
@@ -172,7 +226,7 @@ class MPICommunicator:
                 continue
             if now > asked:
                 places = self._ask()
-                if request.Test():
+                if request.Test():  # or it raises, where MPI has found out who is gone
                     return
                 self._judge(places, now - start, may_end)
                 asked = time.monotonic() + PATIENCE

@@ -9,6 +9,7 @@ A thread of each process answers. It looks for questions now and then, and takes
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
@@ -53,12 +54,25 @@ class Whereabouts:
     def __init__(self, comm: MPI.Comm) -> None:
         self.place = Place()
         self._comm = comm
+        self._comm.Set_errhandler(_returned())
         self._lock = threading.Lock()  # one thread at a time receives
         self._answers: dict[int, Place] = {}
         self._sent: list[MPI.Request] = []  # MPI may still read what they send
         self._is_open = True
         self._thread = threading.Thread(target=self._serve, name="treadle whereabouts", daemon=True)
         self._thread.start()
+
+    def numbers_of(self, comm: MPI.Comm) -> list[int]:
+        """The numbers that the processes of a communicator have here."""
+        from mpi4py import MPI
+
+        ranks = list(range(comm.size))
+        return MPI.Group.Translate_ranks(comm.Get_group(), ranks, self._comm.Get_group())
+
+    def shrink(self) -> Whereabouts:
+        """Those of the processes that are still there. These here answer no more."""
+        self.close()
+        return Whereabouts(self._comm.Shrink())
 
     def enter(self, place: Place) -> None:
         """From now on this process is in a call."""
@@ -90,8 +104,11 @@ class Whereabouts:
         return self._answers
 
     def _send(self, data: bytearray, number: int, tag: int) -> None:
-        self._sent = [request for request in self._sent if not request.Test()]
-        self._sent.append(self._comm.Isend(data, number, tag))
+        from mpi4py import MPI
+
+        with contextlib.suppress(MPI.Exception):  # of one that is gone; nobody waits for it
+            self._sent = [request for request in self._sent if not _is_over(request)]
+            self._sent.append(self._comm.Isend(data, number, tag))
 
     def _serve(self) -> None:
         while self._is_open:
@@ -102,7 +119,7 @@ class Whereabouts:
         """Answer what was asked, and note what was answered."""
         from mpi4py import MPI
 
-        with self._lock:
+        with self._lock, contextlib.suppress(MPI.Exception):  # one of them is gone
             status = MPI.Status()
             while self._comm.Iprobe(MPI.ANY_SOURCE, MPI.ANY_TAG, status):
                 data = bytearray(status.Get_count(MPI.BYTE))
@@ -112,3 +129,20 @@ class Whereabouts:
                     self._send(told, status.source, _ANSWER)
                 else:
                     self._answers[status.source] = Place(**json.loads(data))
+
+
+def _returned() -> MPI.Errhandler:
+    """Errors are raised, and end nothing by themselves."""
+    from mpi4py import MPI
+
+    return MPI.ERRORS_RETURN
+
+
+def _is_over(request: MPI.Request) -> bool:
+    """Whether it was sent, or never will be."""
+    from mpi4py import MPI
+
+    try:
+        return request.Test()
+    except MPI.Exception:
+        return True
