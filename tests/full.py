@@ -28,7 +28,7 @@ FILE = ROOT / RESULTS / "full.jsonl"
 KEPT = ROOT / ".full"
 COLUMNS = ("date", "commit", "part", "passed", "failed", "skipped", "minutes", "python", "torch")
 # pytest's statuses: all passed, some failed, nothing was left to run.
-_ENDED = (0, 1, 5)
+ENDED = (0, 1, 5)
 
 
 def outcome(kept: Path, state: str, part: str) -> dict[str, Any]:
@@ -37,7 +37,7 @@ def outcome(kept: Path, state: str, part: str) -> dict[str, Any]:
     records = [r for r in read_records(kept) if r.sources == state and belongs(r.test, number)]
     counts = Counter({r.test: r.outcome for r in records}.values())
     return {
-        "date": dt.datetime.now(dt.UTC).date().isoformat(),
+        "date": today(),
         "commit": state,
         "part": part,
         **{name: counts[name] for name in ("passed", "failed", "skipped")},
@@ -47,6 +47,10 @@ def outcome(kept: Path, state: str, part: str) -> dict[str, Any]:
     }
 
 
+def today() -> str:
+    return dt.datetime.now(dt.UTC).date().isoformat()
+
+
 def _version(name: str) -> str:
     try:
         return metadata.version(name)
@@ -54,10 +58,12 @@ def _version(name: str) -> str:
         return ""
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Rows as Markdown; minutes are those of one core."""
-    lines = ["| " + " | ".join(COLUMNS) + " |", "|---" * len(COLUMNS) + "|"]
-    cells = ([str(row[name])[:12] for name in COLUMNS] for row in rows)
+def table(rows: list[dict[str, Any]], columns: tuple[str, ...] = COLUMNS) -> str:
+    """Rows as Markdown, commits by their first digits; minutes are those of one core."""
+    lines = ["| " + " | ".join(columns) + " |", "|---" * len(columns) + "|"]
+    cells = (
+        [str(row[name])[: 12 if name == "commit" else None] for name in columns] for row in rows
+    )
     return "\n".join([*lines, *("| " + " | ".join(row) + " |" for row in cells)])
 
 
@@ -78,7 +84,7 @@ def run(part: str, more: list[str], *, record: bool) -> int:
     status = subprocess.run([*command, *more], cwd=ROOT, check=False).returncode
     found = outcome(kept, state, part)
     print(table([found]))
-    if record and status in _ENDED:
+    if record and status in ENDED:
         FILE.parent.mkdir(parents=True, exist_ok=True)
         with FILE.open("a", encoding="utf-8") as file:
             file.write(json.dumps(found) + "\n")
