@@ -38,9 +38,7 @@ class Layout:
     copies (see Module.members), and `checks_fences` whether barriers order what they name alone.
     """
 
-    def __init__(
-        self, module: Module, function: Function, flow: Flow, checks_fences: bool
-    ) -> None:
+    def __init__(self, module: Module, function: Function, flow: Flow, checks_fences: bool) -> None:
         name = function.name
         self.checks_fences = checks_fences
         self.flushes, self.members = module.flushes, module.members

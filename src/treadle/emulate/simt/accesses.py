@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "barrier_orders", "fence", "flight_commit", "flight_start", "flight_wait", "load", "load_data",
-    "load_scalars", "read_modify_write", "set_addresses", "set_data", "store", "strong", "warp_sync",
+    "load_scalars", "read_modify_write", "set_addresses", "set_data", "store", "strong",
+    "warp_sync",
 ]  # fmt: skip
 
 
