@@ -15,6 +15,7 @@ from .record import Backend, CompileIR, Emulation, Request, Toolchain
 
 if TYPE_CHECKING:
     from ..compile.ir3 import IR3Compiler
+    from ..compile.mesa_ir3 import MesaIR3Compiler
     from ..render.base import Renderer
     from ..runtime.base import Device
     from ..runtime.hardware.qcom import KGSL
@@ -43,9 +44,17 @@ def _renderer(target: Target, contract: bool) -> Renderer:
     return IR3Renderer(target, contract)
 
 
-ADRENO = Toolchain(
-    "ADRENO", "treadle's own", _compiler, _renderer, _target, spellings=("QCOM_IR3",)
-)
+def _mesa_compiler(target: Target, device: object) -> MesaIR3Compiler:
+    from ..compile.mesa_ir3 import MesaIR3Compiler
+
+    return MesaIR3Compiler(target)
+
+
+ADRENO = Toolchain("ADRENO", "treadle's own", _compiler, _renderer, _target)
+IR3 = Toolchain(
+    "IR3", "Mesa's, of the package tinymesa", _mesa_compiler, _renderer, _target,
+    spellings=("QCOM_IR3",), is_tested=False,
+)  # fmt: skip
 
 
 # -- the device -----------------------------------------------------------------------------------
@@ -111,7 +120,7 @@ def _describe(request: Request) -> str:
 QCOM = Backend(
     "QCOM",
     "Qualcomm's Adreno GPUs by the kernel driver KGSL, or an emulated one",
-    (ADRENO,),
+    (ADRENO, IR3),
     _open,
     _describe,
     nodes=("/dev/kgsl-3d0",),

@@ -32,7 +32,7 @@ from treadle.compile.ir3_code import (
 )
 from treadle.errors import InternalError
 
-__all__ = ["parse"]
+__all__ = ["parse", "read_head", "read_operand"]
 
 _VALUE = re.compile(r"%(h?)(\d+)(?:\.(\d+))?(?::(\d+))?")
 _WORD = re.compile(r"([rc])(\d+)\.([xyzw])")
@@ -68,12 +68,7 @@ class _Reader:
     """One kernel on its way to blocks."""
 
     def __init__(self, head: str) -> None:
-        found = _HEAD.fullmatch(head.strip())
-        if found is None:
-            raise InternalError("malformed head")
-        work_items, buffers, variables, shared = map(int, found.groups()[1:])
-        blocks = [Block()]
-        self.kernel = Kernel(found[1], work_items, buffers, variables, shared, blocks, {}, 0)
+        self.kernel = Kernel(*read_head(head), [Block()], {}, 0)
         self.open: list[tuple[str, int]] = []  # what is open, and the block that it began at
 
     def line(self, word: str, rest: str) -> None:
@@ -155,27 +150,45 @@ class _Reader:
         self.kernel.depth = max(self.kernel.depth, len(self.open))
 
     def _operand(self, text: str) -> Operand:
-        neg, abs_ = "(neg)" in text, "(abs)" in text
-        text = text.replace("(neg)", "").replace("(abs)", "")
-        if text.startswith("%"):
-            value = self._value(text)
-            return Value(value.number, value.lane, value.count, value.half, neg, abs_)
-        found = _WORD.fullmatch(text)
-        if found is not None:
-            index = 4 * int(found[2]) + "xyzw".index(found[3])
-            return Constant(index, neg, abs_) if found[1] == "c" else Register(index)
-        try:
-            return Literal(int(text, 0) & 0xFFFFFFFF, neg, abs_)
-        except ValueError:
-            raise InternalError(f"no operand: {text}") from None
+        found = read_operand(text)
+        if isinstance(found, Value):
+            self.kernel.values = max(self.kernel.values, found.number + 1)
+        return found
 
     def _value(self, text: str) -> Value:
-        found = _VALUE.fullmatch(text)
-        if found is None:
+        found = self._operand(text)
+        if not isinstance(found, Value):
             raise InternalError(f"no virtual register: {text}")
-        half, number, lane, count = found.groups()
-        self.kernel.values = max(self.kernel.values, int(number) + 1)
-        return Value(int(number), int(lane or 0), int(count or 1), bool(half))
+        return found
+
+
+def read_operand(text: str) -> Operand:
+    """One operand. Raises InternalError for a text that is none."""
+    neg, abs_ = "(neg)" in text, "(abs)" in text
+    text = text.replace("(neg)", "").replace("(abs)", "")
+    if text.startswith("%"):
+        parts = _VALUE.fullmatch(text)
+        if parts is None:
+            raise InternalError(f"no virtual register: {text}")
+        half, number, lane, count = parts.groups()
+        return Value(int(number), int(lane or 0), int(count or 1), bool(half), neg, abs_)
+    found = _WORD.fullmatch(text)
+    if found is not None:
+        index = 4 * int(found[2]) + "xyzw".index(found[3])
+        return Constant(index, neg, abs_) if found[1] == "c" else Register(index)
+    try:
+        return Literal(int(text, 0) & 0xFFFFFFFF, neg, abs_)
+    except ValueError:
+        raise InternalError(f"no operand: {text}") from None
+
+
+def read_head(line: str) -> tuple[str, int, int, int, int]:
+    """A kernel's name, work items, buffers, launch-time integers and shared bytes."""
+    found = _HEAD.fullmatch(line.strip())
+    if found is None:
+        raise InternalError("malformed head")
+    work_items, buffers, variables, shared = map(int, found.groups()[1:])
+    return found[1], work_items, buffers, variables, shared
 
 
 def _image(text: str) -> Image:

@@ -18,16 +18,17 @@ from treadle.emulate.ir3.program import Kernel, image_place, translate
 from treadle.emulate.kgsl.faults import KernelFault
 from treadle.emulate.machine.memory import MemoryFault, Permission
 from treadle.emulate.simt.execute import EmulationFault, Program
-from treadle.emulate.simt.machine import Access, Fault, Region
+from treadle.emulate.simt.machine import Fault
+from treadle.emulate.simt.watched import Watched
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from treadle.emulate.kgsl.dispatch import Dispatch
     from treadle.emulate.kgsl.images import Image
-    from treadle.emulate.machine.memory import AddressSpace
     from treadle.emulate.simt.execute import CompileIR
     from treadle.emulate.simt.front_end import Dim
+    from treadle.emulate.simt.machine import Region
 
 __all__ = ["Executor", "IR3Program"]
 
@@ -80,18 +81,20 @@ class Executor:
     def __init__(self, compile_ir: CompileIR, threads: int = 1, checks_races: bool = False) -> None:
         self._compile_ir, self._threads, self._checks_races = compile_ir, threads, checks_races
         self._programs: OrderedDict[Kernel, IR3Program] = OrderedDict()
+        self._watched = Watched()
 
     def __call__(self, dispatch: Dispatch) -> None:
         """Raises MemoryFault for what page tables refuse, KernelFault for all else."""
         program = self._program(_kernel(dispatch))
         try:
-            program.launch(
-                dispatch.workgroups,
-                dispatch.workgroup,
-                dispatch.constants,
-                _regions(dispatch.space),
-                (*dispatch.textures, *dispatch.images),
-            )
+            with self._watched.regions(dispatch.space) as regions:
+                program.launch(
+                    dispatch.workgroups,
+                    dispatch.workgroup,
+                    dispatch.constants,
+                    regions,
+                    (*dispatch.textures, *dispatch.images),
+                )
         except EmulationFault as fault:
             reason = _REFUSED.get(fault.kind)
             if reason is not None:
@@ -124,10 +127,3 @@ def _words(dispatch: Dispatch) -> tuple[int, ...]:
     mapping = space.find(start, Permission.EXECUTE)
     nbytes = min(8 * dispatch.instructions, mapping.end - start) & ~7
     return tuple(memoryview(space.fetch(start, nbytes)).cast("Q"))
-
-
-def _regions(space: AddressSpace) -> list[Region]:
-    return [
-        Region(m.start, m.nbytes, m.host - m.start, Access(m.permissions & 7))
-        for m in space.mappings()
-    ]

@@ -131,6 +131,7 @@ class EmulatedKGSL(Driver[EmulatedGPU]):
             if given["timeout"] not in (0, _FOREVER) and self.platform.now() >= end:
                 raise refusal(errno.ETIMEDOUT)
             self.platform.pause()
+        self.platform.ordering.host_hears(context.ended)
 
     def call_cmdstream_readtimestamp_ctxtid(self, given: Given) -> None:
         context = self._context(given["context_id"])
@@ -138,6 +139,8 @@ class EmulatedKGSL(Driver[EmulatedGPU]):
         if given["type"] not in stamps:
             raise refusal(errno.EINVAL, f"there is no timestamp of kind {given['type']}")
         given["timestamp"] = stamps[given["type"]]
+        if given["type"] == _RETIRED:
+            self.platform.ordering.host_hears(context.ended)
 
     # -- files
 

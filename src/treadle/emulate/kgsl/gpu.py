@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from treadle.emulate.kgsl.commands import Context
 from treadle.emulate.machine.gpu import GPU
 from treadle.emulate.machine.memory import AddressSpace
-from treadle.emulate.machine.ordering import Ordering
 
 if TYPE_CHECKING:
     from treadle.emulate.kgsl.chips import Chip
@@ -27,7 +26,7 @@ class EmulatedGPU(GPU):
     ) -> None:
         super().__init__(platform)
         self.chip, self.execute, self.memory = chip, execute, memory
-        self.space = AddressSpace(Ordering())  # of its own: nobody tells it of waits yet
+        self.space = AddressSpace(platform.ordering)
         self.contexts: dict[int, Context] = {}
         self._numbers = 0
 
@@ -44,8 +43,12 @@ class EmulatedGPU(GPU):
 
     def remove_context(self, number: int) -> None:
         """A context that is no more; what it has not done is not done."""
-        self.end(self.contexts.pop(number).engines)
+        context = self.contexts.pop(number)
+        context.stop()
+        self.end(context.engines)
 
     def lose(self) -> None:
         """The GPU does not come back from a reset."""
         self.is_halted = self.is_lost = True
+        for context in self.contexts.values():
+            context.stop()

@@ -5,6 +5,8 @@
 The kinds:
 
 * `idle`: what follows begins although kernels still run.
+* `flush`: the end of work says nothing of what kernels wrote.
+* `invalidate`: kernels read what their caches held before.
 * `wait`: what follows begins although the memory that it waits for has not changed.
 * `event`: the end of work is never written.
 * `mapping`: an object has no address of the GPU's.
@@ -16,7 +18,7 @@ from treadle.emulate.machine import injection
 
 __all__ = ["KINDS", "Injection"]
 
-KINDS = ("idle", "wait", "event", "mapping")
+KINDS = ("idle", "flush", "invalidate", "wait", "event", "mapping")
 
 
 class Injection(injection.Injection):

@@ -52,6 +52,13 @@ class State:
         self._loaded_program: int | None = None
         self._descriptors: dict[str, tuple[int, int]] = {}  # an address, and how many
 
+    def copy(self) -> State:
+        """The same, which later packets do not change."""
+        made = State(self._chip)
+        made._values, made._loads = {**self._values}, [*self._loads]
+        made._loaded_program, made._descriptors = self._loaded_program, {**self._descriptors}
+        return made
+
     # -- what packets set
 
     def write(self, address: int, value: int) -> None:
@@ -105,6 +112,11 @@ class State:
 
     def _long(self, name: str) -> int:
         return self._value(name) | self._value(f"{name}_HI") << 32
+
+    @property
+    def program(self) -> int:
+        """Where the code is that was loaded last; 0 where none was."""
+        return self._loaded_program or 0
 
     def groups(self) -> Dim:
         """How many workgroups registers ask for."""

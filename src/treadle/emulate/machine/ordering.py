@@ -85,9 +85,9 @@ class Stream:
         """Work from now on comes after the first works of the stream."""
         self._floor = count
 
-    def acquire(self) -> None:
-        """Work from now on reads what has been written by now."""
-        self._acquired = self._acquired.joined(self.before())
+    def acquire(self, known: Knowledge | None = None) -> None:
+        """Work from now on reads what has been written by now, or no more than what is known."""
+        self._acquired = self._acquired.joined(self.before() if known is None else known)
 
     def before(self) -> Knowledge:
         """What is known to have ended before the next work."""
@@ -225,6 +225,10 @@ class Ordering:
     def host_loads(self, memory: Memory, offset: int) -> None:
         """The host looks at a word, which may be a signal."""
         self._host.hear(self.heard_at(memory, offset))
+
+    def host_hears(self, known: Knowledge) -> None:
+        """A call of the driver tells the host what has ended."""
+        self._host.hear(known)
 
     def host_reads(self, memory: Memory, offset: int, nbytes: int, base: int) -> None:
         """The host reads memory that it shares with devices."""

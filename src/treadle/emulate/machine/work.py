@@ -54,7 +54,7 @@ class Worklist:
         self._random, self.stream = random, stream
         stream.ordering.worklists.add(self)
         self._items: list[_Item] = []
-        self._count = self._floor = 0
+        self.count = self._floor = 0  # how many were added, and before the last barrier
 
     def has_room(self) -> bool:
         """Whether more can be taken on."""
@@ -62,8 +62,8 @@ class Worklist:
 
     def barrier(self) -> None:
         """What is added from here on is done after everything before."""
-        self._floor = self._count
-        self.stream.barrier(self._count)
+        self._floor = self.count
+        self.stream.barrier(self.count)
 
     def add(
         self,
@@ -74,28 +74,29 @@ class Worklist:
         what: str = "signals",
     ) -> None:
         """Work that comes after others. `what` it does is what a fault says of it."""
-        needs = {After.NOTHING: 0, After.BARRIER: self._floor, After.ALL: self._count}[after]
-        work = self.stream.work(self._count, self._before(after), what)
+        needs = {After.NOTHING: 0, After.BARRIER: self._floor, After.ALL: self.count}[after]
+        work = self.stream.work(self.count, self.before(after), what)
         may_start = is_urgent or self._random.random() < 0.5
-        self._items.append(_Item(run, work, self._count, needs, may_start))
-        self._count += 1
+        self._items.append(_Item(run, work, self.count, needs, may_start))
+        self.count += 1
         if is_urgent:
             self._hurry(needs)
         if not self.has_room():
             self._hurry(self._items[0].number + 1)  # the oldest is done, however slow
 
-    def _before(self, after: After) -> Knowledge:
+    def before(self, after: After) -> Knowledge:
+        """What is known to have ended before the next piece of work."""
         match after:
             case After.NOTHING:
                 return self.stream.unordered()
             case After.BARRIER:
                 return self.stream.before()
             case After.ALL:
-                return self.stream.after_all(self._count)
+                return self.stream.after_all(self.count)
 
     def hurry(self) -> None:
         """All work may be done from now on, however slow."""
-        self._hurry(self._count)
+        self._hurry(self.count)
 
     def _hurry(self, needs: int) -> None:
         """What an urgent piece of work waits for has to be done, and what that waits for."""

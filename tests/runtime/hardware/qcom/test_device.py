@@ -182,19 +182,6 @@ def test_a_kernel_that_hangs_is_given_up(machine):
         device.synchronize()
 
 
-@pytest.mark.parametrize("seed", range(8))
-def test_a_forgotten_wait_for_idle_is_noticed(seed):
-    """Each kernel reads what the one before wrote: some order that the driver allows is wrong."""
-    machine = Machine(seed=seed)
-    device = machine.device()
-    phase = machine.kernel(device, groups=4)
-    a, b = upload(device, DATA), upload(device, DATA * 0)
-    machine.driver.inject(Injection("idle"))
-    device.run([Launch([phase], [x.argument, y.argument], [1]) for x, y in [(a, b), (b, a)] * 6])
-    device.synchronize()
-    assert not (download(device, a) == DATA + 12).all()
-
-
 def test_a_gpu_that_is_gone(machine):
     device = machine.device()
     machine.driver.gpu.lose()

@@ -79,7 +79,8 @@ class QCOMDevice(HardwareDevice):
 
     def doze(self, nanoseconds: int) -> None:
         """Sleeps in the driver until the work has ended. Raises DeviceError for a fault."""
-        self.compute.sleep(max(1, min(nanoseconds, _NAP) // 1_000_000))
+        if self.compute.sleep(max(1, min(nanoseconds, _NAP) // 1_000_000)):
+            self._platform.pause()  # the signal of the end is not there yet
         self.failures.check()
 
     # -- code -------------------------------------------------------------------------------------
@@ -162,6 +163,8 @@ class QCOMDevice(HardwareDevice):
     def start_copy(self, target: int, source: int, nbytes: int) -> Moment:
         """A copy by the host, when all that was started before has ended."""
         self.wait_for_all()
+        self._platform.will_read(source, nbytes)
+        self._platform.will_write(target, nbytes)
         ctypes.memmove(target, source, nbytes)
         return super().start_copy(target, source, nbytes)
 

@@ -54,6 +54,7 @@ class ContextQueue:
             words.extend(packets.timestamp(self._timeline.end_of(moment)))
         words.extend(packets.signal(self._timeline.value_of(moment), 0))
         start = self._room.take(len(words), given.timeout)
+        self._kgsl.platform.will_write(self._block.address + 4 * start, 4 * len(words))
         self._words[start : start + len(words)] = memoryview(words)
         self._kgsl.platform.barrier()
         # An interrupt between the call and the count would lose the work.
@@ -73,12 +74,15 @@ class ContextQueue:
         """Goes on with a submission that was interrupted when the driver had it."""
         self._room.used_until(moment)
 
-    def sleep(self, milliseconds: int) -> None:
-        """Sleeps until all has ended, or for so long. Raises DeviceError for a fault."""
+    def sleep(self, milliseconds: int) -> bool:
+        """Sleeps until all has ended, or for so long; whether it has.
+
+        Raises DeviceError for a fault.
+        """
         if not self._stamp:
-            return
+            return True
         try:
-            self._kgsl.wait(self._context, self._stamp, milliseconds)
+            return self._kgsl.wait(self._context, self._stamp, milliseconds)
         except KGSLError as error:
             if error.is_fault:
                 self._failures.context_ended()
