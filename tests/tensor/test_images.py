@@ -162,6 +162,15 @@ def test_image_setting_computes_a_network_as_without(home):
         np.testing.assert_allclose(network().numpy(), plain, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("count", [20, 90])
+def test_a_kernel_may_read_many_textures(count):
+    """More than Adreno has in one kernel: 16 of its textures and 64 others."""
+    home = opened("QCOM")
+    values = [np.full(16, n, np.float32) for n in range(count)]
+    images = [Tensor(v, device=home).cast(dtypes.imagef((2, 2))).realize() for v in values]
+    np.testing.assert_array_equal(sum(images[1:], images[0]).numpy(), sum(values))
+
+
 def test_sizes_that_make_no_texels_stay_in_plain_memory(home):
     x = Tensor(VALUES[:3, :5], device=home)
     with Context(IMAGE=1):

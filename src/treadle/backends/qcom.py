@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import os
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from ..errors import DeviceError
@@ -44,6 +45,15 @@ def _renderer(target: Target, contract: bool) -> Renderer:
     return IR3Renderer(target, contract)
 
 
+def _without_images(target: Target) -> Target:
+    """What Mesa's compiler is given: it is told of no images."""
+    return replace(target, max_image=None)
+
+
+def _mesa_target(request: Request) -> Target:
+    return _without_images(_target(request))
+
+
 def _mesa_compiler(target: Target, device: object) -> MesaIR3Compiler:
     from ..compile.mesa_ir3 import MesaIR3Compiler
 
@@ -52,7 +62,7 @@ def _mesa_compiler(target: Target, device: object) -> MesaIR3Compiler:
 
 ADRENO = Toolchain("ADRENO", "treadle's own", _compiler, _renderer, _target)
 IR3 = Toolchain(
-    "IR3", "Mesa's, of the package tinymesa", _mesa_compiler, _renderer, _target,
+    "IR3", "Mesa's, of the package tinymesa", _mesa_compiler, _renderer, _mesa_target,
     spellings=("QCOM_IR3",), is_tested=False,
 )  # fmt: skip
 
@@ -66,11 +76,12 @@ def _open(request: Request) -> Device:
     if request.index:
         raise DeviceError(f"there is no {request.name}: the kernel driver shows 1 GPU")
     is_emulated = request.emulation is not None
-    return QCOMDevice(
-        request.name,
-        _driver(request),
-        lambda chip_id: target_of(chip_id, request.arch, is_emulated),
-    )
+
+    def make_target(chip_id: int) -> Target:
+        found = target_of(chip_id, request.arch, is_emulated)
+        return _without_images(found) if request.toolchain is IR3 else found
+
+    return QCOMDevice(request.name, _driver(request), make_target)
 
 
 def _driver(request: Request) -> KGSL:

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..dtype import ImageDType
-from ..errors import DeviceError, InternalError
+from ..errors import InternalError
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Store, operands
@@ -175,7 +175,7 @@ class Images(Memory):
 
 
 def _numbered(name: str, params: Sequence[Node], written: set[Node]) -> dict[Node, _Numbered]:
-    """The images among parameters. Raises DeviceError for more than a kernel can have."""
+    """The images among parameters."""
     found: dict[Node, _Numbered] = {}
     textures = others = 0
     for memory in params:
@@ -189,9 +189,5 @@ def _numbered(name: str, params: Sequence[Node], written: set[Node]) -> dict[Nod
             found[memory] = _Numbered(image, False, others)
             others += 1
     if others > MOST_IMAGES:
-        raise DeviceError(
-            f"{name} takes {textures + others} images, and a kernel has {MOST_TEXTURES} that it "
-            f"reads and {MOST_IMAGES} others at most; `.contiguous()` within the expression "
-            "divides the kernel"
-        )
+        raise InternalError(f"{name} takes {textures + others} images: the target allows fewer")
     return found

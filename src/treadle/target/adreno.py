@@ -23,6 +23,7 @@ __all__ = ["ADRENO_CHIPS", "AdrenoChip", "adreno_chip", "adreno_target"]
 TRIPLE = "ir3-unknown-kgsl"
 LOADED_AT_ONCE = 16  # bytes of the widest load and store of one work item
 WORK_ITEMS = 128
+MOST_BUFFERS = 80  # 16 textures and 64 images, if all are such
 LARGEST_IMAGE = 16384  # texels in each direction
 MOST_WORK_ITEMS = 256  # whose waves fit the shortest register file however many each one takes
 
@@ -106,6 +107,7 @@ def adreno_target(name: str) -> Target:
         ),
         short_indices=True,
         max_lanes=LOADED_AT_ONCE // 4,
+        max_buffers=MOST_BUFFERS,
         max_image=(LARGEST_IMAGE, LARGEST_IMAGE),
         strict_floats=False,
     )

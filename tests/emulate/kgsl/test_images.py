@@ -72,18 +72,42 @@ def test_a_descriptor_says_where_lines_are():
         ({"first": 1 << 16}, "smaller levels"), ({"kind": 3}, "other than two dimensions"),
         ({"first": 1 << 4}, "components in another order"), ({"fmt": 0x30}, "FMT6_8_8_8_8_UNORM"),
         ({"fmt": 0x74}, "FMT6_32_32_32_FLOAT"), ({"fmt": 0xFF}, "FMT6_NONE"),
+        ({"height": 0}, "an image of 0 lines"), ({"address": 0x1020}, "no multiple of 64"),
+        ({"width": 16385, "pitch": 1 << 19}, "8 lines of 16385 texels"),
+        ({"height": 16385}, "16385 lines of 8 texels"),
         ({"pitch": 64}, "8 times 16 bytes at a pitch of 64"), ({"pitch": 160}, "a pitch of 160"),
     ],
 )  # fmt: skip
 def test_a_descriptor_that_is_not_emulated_is_a_fault(change, message):
     with pytest.raises(KernelFault, match=message):
-        image_of(descriptor(0x1000, **change))
+        image_of(descriptor(**{"address": 0x1000, **change}))
+
+
+def test_an_image_that_is_written_tells_no_order_of_components():
+    assert image_of(descriptor(0x1000, is_texture=False), is_texture=False).width == 8
+    with pytest.raises(KernelFault, match="components in another order"):
+        image_of(descriptor(0x1000), is_texture=False)
+
+
+def test_a_texture_without_a_sampler_is_a_fault():
+    machine = Rig(lambda dispatch: None)
+    code, table = machine.memory(), machine.memory()
+    table.put(struct.pack("<16I", *descriptor(0x1000)))
+    with pytest.raises(OSError, match="a fault"):
+        machine.run(
+            setup(code.address), write(0xA9BB, 1 << 8 | 1 << 9), state(5, 1, table.address, 1),
+            packet(EXEC_CS, 0, 1, 1, 1),
+        )  # fmt: skip
+    assert "1 textures and no sampler" in machine.platform.explain()
 
 
 @pytest.mark.parametrize(
     ("config", "message"),
-    [(1 << 9, "1 textures are announced, and 0 loaded"), (1 << 22, "1 images are announced")],
-)
+    [
+        (1 << 9, "1 textures are announced, and 0 loaded"), (1 << 22, "1 images are announced"),
+        (1 << 17, "1 samplers are announced, and fewer loaded"),
+    ],
+)  # fmt: skip
 def test_images_that_nobody_has_loaded_are_a_fault(config, message):
     machine = Rig(lambda dispatch: None)
     code = machine.memory()

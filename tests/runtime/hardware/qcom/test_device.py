@@ -315,3 +315,17 @@ def test_a_fault_of_the_emulator_is_told(machine):
 def test_the_object_in_these_tests_is_whole():
     (found,) = kernels(pack(add_number(), literals=[64])).values()
     assert struct.pack("<Q", found.code[-1]) == struct.pack("<Q", word("end"))
+
+
+@pytest.mark.parametrize("number", [errno.ENODEV, errno.EINVAL])
+def test_a_driver_that_answers_nothing_is_closed_again(number):
+    machine, closed = Machine(), []
+    platform = machine.platform
+
+    def ioctl(fd, request, argument):
+        raise OSError(number, "no answer")
+
+    platform.ioctl, platform.close = ioctl, closed.append
+    with pytest.raises(DeviceError, match="QCOM: could not open the kernel driver"):
+        KGSL(platform)
+    assert len(closed) == 1

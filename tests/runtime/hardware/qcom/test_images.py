@@ -4,14 +4,15 @@ import numpy as np
 import pytest
 from tests.runtime.hardware.qcom.machine import Machine
 
-from treadle import dtypes
+from treadle import Tensor, dtypes
 from treadle.compile.ir3_code import Image as CodeImage
 from treadle.compile.ir3_object import Entry as Code
 from treadle.compile.ir3_object import pack
 from treadle.emulate.kgsl import tables
 from treadle.emulate.kgsl.images import Format, image_of
 from treadle.emulate.kgsl.packets import packets
-from treadle.errors import DeviceError, OutOfMemory
+from treadle.engine.devices import Device
+from treadle.errors import DeviceError, DTypeError, OutOfMemory
 from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.hardware.qcom.images import SAMPLER, ImageLayout
 
@@ -76,6 +77,16 @@ def test_an_image_that_does_not_fit_is_out_of_memory(device):
 def test_what_is_nobodys_memory_is_no_image(device):
     with pytest.raises(DeviceError, match="begins at 0x1000 is neither memory of this process nor"):
         device.allocator.image_from_pointer(0x1000, dtypes.imagef((3, 4)))
+
+
+def test_mesas_compiler_is_told_of_no_images():
+    try:
+        target = Device["QCOM:0:IR3"].target
+    except DeviceError as error:
+        pytest.skip(f"QCOM:0:IR3: {error}")
+    assert target.max_image is None
+    with pytest.raises(DTypeError, match="has no textures"):
+        Tensor.zeros(16, device="QCOM:0:IR3").cast(dtypes.imagef((2, 2)))
 
 
 # -- launches

@@ -33,14 +33,13 @@ from treadle.runtime.hardware.amd.failures import (
     KFDError,
     too_old,
 )
-from treadle.runtime.hardware.failures import opening, opening_failed
+from treadle.runtime.hardware.driver_file import DriverFile
+from treadle.runtime.hardware.failures import opening_failed
 from treadle.runtime.hardware.host_memory import address_of
 from treadle.runtime.hardware.platform import Platform
-from treadle.runtime.hardware.structs import Value
 
 __all__ = ["EVENT_PAGE_BYTES", "KFD", "Interrupt"]
 
-_PATH = "/dev/kfd"
 _RUNTIME_ENABLE_SINCE = (1, 14)
 EVENT_PAGE_BYTES = 0x8000
 _LONGEST_SLEEP = 1_000_000_000
@@ -57,24 +56,14 @@ class Interrupt(NamedTuple):
     mailbox: int
 
 
-class KFD:
-    """The opened driver. All threads may use it."""
+class KFD(DriverFile):
+    """The opened driver. Failures of calls are KFDErrors."""
+
+    path, calls, advice, error = "/dev/kfd", CALLS, ADVICE, KFDError
+    version: tuple[int, int]
 
     def __init__(self, platform: Platform) -> None:
-        self.platform = platform
-        try:
-            self.fd = platform.open(_PATH)
-        except OSError as error:
-            raise opening_failed(ADVICE, _PATH, error) from error
-        try:
-            with opening("AMD", "open the kernel driver"):
-                given = self.call("get_version")
-            self.version = given["major_version"], given["minor_version"]
-            if self.version < OLDEST_INTERFACE:
-                raise too_old(self.version)
-        except BaseException:
-            platform.close(self.fd)
-            raise
+        super().__init__(platform)
         self.nodes = find_nodes(platform)
         self.interrupt: Interrupt | None = None
         self._faults: dict[int, int] = {}  # kinds of events by their numbers
@@ -84,15 +73,12 @@ class KFD:
         self._poll: _Wait | None = None
         self._lock = fork_safe(threading.RLock())
 
-    def call(self, name: str, /, **values: Value) -> dict[str, Value]:
-        """One call; what its argument holds then. Raises KFDError."""
-        request, layout = CALLS[name]
-        argument = layout.pack(**values)
-        try:
-            self.platform.ioctl(self.fd, request, argument)
-        except OSError as error:
-            raise KFDError(name, error) from error
-        return layout.unpack(argument)
+    def begin(self) -> None:
+        """Asks for the driver's interface. Raises DeviceError for one that is too old."""
+        given = self.call("get_version")
+        self.version = given["major_version"], given["minor_version"]
+        if self.version < OLDEST_INTERFACE:
+            raise too_old(self.version)
 
     def acquire(self, node: Node) -> int:
         """Gives this process addresses on a GPU; the number of its open render node."""

@@ -27,7 +27,7 @@ class KGSLError(DriverError):
     @property
     def is_unknown(self) -> bool:
         """Whether the driver knows nothing of what was named."""
-        return self.errno == errno.EINVAL
+        return self.errno in (errno.EINVAL, errno.ENOENT)
 
     @property
     def is_no_memory(self) -> bool:

@@ -6,9 +6,8 @@ kgsl.call("alloc", size=4096)["id"]
 
 from __future__ import annotations
 
-from treadle.runtime.hardware.failures import opening_failed
+from treadle.runtime.hardware.driver_file import DriverFile
 from treadle.runtime.hardware.host_memory import address_of
-from treadle.runtime.hardware.platform import Platform
 from treadle.runtime.hardware.qcom.abi import (
     CALLS,
     COMMAND,
@@ -22,29 +21,16 @@ from treadle.runtime.hardware.structs import Value
 
 __all__ = ["KGSL"]
 
-_PATH = "/dev/kgsl-3d0"
 
+class KGSL(DriverFile):
+    """The opened driver. Failures of calls are KGSLErrors."""
 
-class KGSL:
-    """The opened driver. All threads may use it."""
+    path, calls, advice, error = "/dev/kgsl-3d0", CALLS, ADVICE, KGSLError
+    chip_id: int
 
-    def __init__(self, platform: Platform) -> None:
-        self.platform = platform
-        try:
-            self.fd = platform.open(_PATH)
-        except OSError as error:
-            raise opening_failed(ADVICE, _PATH, error) from error
-        self.chip_id: int = self._info()["chip_id"]
-
-    def call(self, name: str, /, **values: Value) -> dict[str, Value]:
-        """One call; what its argument holds then. Raises KGSLError."""
-        request, layout = CALLS[name]
-        argument = layout.pack(**values)
-        try:
-            self.platform.ioctl(self.fd, request, argument)
-        except OSError as error:
-            raise KGSLError(name, error) from error
-        return layout.unpack(argument)
+    def begin(self) -> None:
+        """Asks which GPU there is."""
+        self.chip_id = self._info()["chip_id"]
 
     def _info(self) -> dict[str, Value]:
         block = DEVICE_INFO.pack()
