@@ -1,4 +1,4 @@
-"""Graphs over a mesh of processes, as process 1 of 3 sees them: what is computed, and what is told."""
+"""Graphs over a mesh of processes, as process 1 of 3 has them: what it computes, and is told."""
 
 from __future__ import annotations
 
