@@ -18,10 +18,12 @@ from weakref import WeakSet
 from ..ir.args import Mesh
 from ..ir.node import Node, toposort
 from ..ir.op import Op
-from ..schedule.mesh_transfers import calls_of, with_transfers
+from ..ir.origin import mark, pass_on
+from ..schedule.mesh_transfers import calls_of, parts_of, with_transfers
+from ..schedule.shard import partition
 from .arguments import is_traced
 from .kernel_boundaries import device_of
-from .realized import resolve
+from .realized import current, resolve
 from .run import realize
 
 __all__ = ["Used", "issue", "used", "with_calls"]
@@ -57,6 +59,10 @@ def with_calls(nodes: Sequence[Node], mesh: Mesh) -> list[Node]:
     is_new = lambda n: n not in _with_calls and resolve(n) is n
     calls = calls_of(roots, [n for n in toposort(roots, is_new) if is_new(n)])
     ready = [node for node in calls if not is_traced(node)]
+    for node in ready:
+        mark(node)
+        below = [p for one in (node, *current([node])[0]) for p in parts_of(partition([one])[one])]
+        pass_on(node, [n for n in toposort(below, is_new) if n.op is Op.COLLECTIVE])
     if ready:
         realize([(n, mesh[0] if n.op is Op.PART else mesh) for n in ready])
     if len(ready) == len(calls):

@@ -12,7 +12,6 @@ memory already, the call is all the work there is: nothing is scheduled, and no 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -32,7 +31,7 @@ from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop
 from .sink_into_loop import products_of_rows, with_products
-from .steps import BetweenRuns, Collective, HostCall, Transfer, listeners
+from .steps import SMALL, BetweenRuns, Collective, HostCall, Transfer, listeners
 
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
@@ -132,8 +131,10 @@ def _begun(cuts: Sequence[Node], stored: Sequence[Node]) -> dict[int, Callable[[
     """Calls of groups among `cuts`, each to be begun when what it reads of `stored` is there.
 
     They are begun in their order, so that the first one that cannot be is the last one looked at.
+    Small ones go together, in buckets.
     """
     found: dict[int, Callable[[Memory], None]] = {}
+    bucket: _Bucket | None = None
     for cut in cuts:
         if cut.op is not Op.COLLECTIVE or len(cut.src) != 1:
             break
@@ -144,12 +145,57 @@ def _begun(cuts: Sequence[Node], stored: Sequence[Node]) -> dict[int, Callable[[
         number = stored.index(below)
         if number in found:
             break
-        found[number] = functools.partial(_begin, cut)
+        if bucket is None or not bucket.has_room_for(cut):
+            bucket = _Bucket()
+        found[number] = bucket.enter(cut)
     return found
 
 
-def _begin(cut: Node, memory: Memory) -> None:
-    _take_of(cut, [memory])
+class _Bucket:
+    """Calls that are made as one when what the last of them reads is there."""
+
+    def __init__(self) -> None:
+        self.cuts: list[Node] = []
+        self.room = _BUCKET
+        self._memories: list[Memory] = []
+
+    def has_room_for(self, cut: Node) -> bool:
+        """Whether `cut` can go with those that are in it."""
+        arg, first = cut.arg, self.cuts[0].arg
+        are_sums = arg.kind == first.kind == "all_reduce"
+        return (
+            are_sums
+            and (arg.group, arg.op, cut.dtype) == (first.group, first.op, self.cuts[0].dtype)
+            and max(map(_nbytes, (cut, self.cuts[0]))) <= SMALL
+            and _nbytes(cut) <= self.room
+        )
+
+    def enter(self, cut: Node) -> Callable[[Memory], None]:
+        """Take `cut`; gives what to do when there is what it reads."""
+        self.cuts.append(cut)
+        self.room -= _nbytes(cut)
+        return self._stored
+
+    def _stored(self, memory: Memory) -> None:
+        self._memories.append(memory)
+        if len(self._memories) < len(self.cuts):
+            return
+        if len(self.cuts) == 1:
+            _take_of(self.cuts[0], self._memories)
+            return
+        first, device = self.cuts[0], self._memories[0].device
+        size = sum(m.size for m in self._memories)
+        made = [new_memory(device, cut.dtype, math.prod(cut.shape)) for cut in self.cuts]
+        arg = first.arg.again(shape=(size,))
+        step = Collective(arg, self._memories, (size,), made, origin_of(first))
+        _run_and_remember(step, self.cuts)
+
+
+_BUCKET = 1 << 20  # bytes that are exchanged as one
+
+
+def _nbytes(cut: Node) -> int:
+    return math.prod(cut.shape) * cut.dtype.itemsize
 
 
 def _alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
@@ -277,7 +323,10 @@ def _take(cut: Node, operands: Sequence[Node]) -> None:
 
 
 def _take_of(cut: Node, sources: list[Memory]) -> None:
-    step, results = _STEPS[cut.op](cut, sources)
+    _run_and_remember(*_STEPS[cut.op](cut, sources))
+
+
+def _run_and_remember(step: BetweenRuns, results: Sequence[Node]) -> None:
     run_step(step)
     for listen in listeners:
         listen(step)

@@ -12,8 +12,9 @@ for the memory of the first time. They wait for what they read.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from types import ModuleType
 from typing import cast
 
@@ -27,8 +28,8 @@ from .program import Program
 from .provenance import Origins
 
 __all__ = [
-    "AS_THEY_ARE", "BetweenRuns", "Collective", "HostCall", "Moved", "Run", "Step", "Transfer",
-    "listeners",
+    "AS_THEY_ARE", "SMALL", "BetweenRuns", "Collective", "HostCall", "Moved", "Run", "Step",
+    "Transfer", "listeners",
 ]  # fmt: skip
 
 Moved = Mapping[int, Memory]
@@ -131,6 +132,7 @@ class Collective:
     """The call `arg.kind` of all processes of `arg.group`, with memory for its result.
 
     `operands` is what this process gives in `shape`, if it gives anything; `made` is one memory.
+    An all-reduce may have several of both, which are exchanged as one, one behind the other.
     They take part where they are if the host sees them there. A call of more than SMALL bytes runs
     while this process computes: whoever asks for the result waits, and so does whoever overwrites
     the operands, and `finish`. `origin` is who asked for it, `check` as in Call.
@@ -147,6 +149,9 @@ class Collective:
     def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Take part. Raises DistributedError."""
         arg = self.arg
+        if len(self.made) > 1:
+            self._run_bucket(moved)
+            return
         (target,) = (moved.get(id(memory), memory) for memory in self.made)
         operands = [moved.get(id(memory), memory) for memory in self.operands]
         given = next((memory.array().reshape(self.shape) for memory in operands), None)
@@ -175,6 +180,45 @@ class Collective:
         for memory in operands:
             memory.read_by(job.wait)
         self._arrived = arrived
+
+    def _run_bucket(self, moved: Moved) -> None:
+        from numpy import concatenate, empty_like
+
+        arg = self.arg
+        targets = [moved.get(id(memory), memory) for memory in self.made]
+        given = concatenate([moved.get(id(m), m).array() for m in self.operands])
+        result = empty_like(given)
+        where = self.origin.where if self.origin else ""
+        call = Call(arg.kind, arg.op, arg.peer, where, self.check)
+        group = cast("Communicator", arg.group)
+        if not all(target.is_shared for target in targets):
+            run_in_order(functools.partial(group.take_part, call, given, result))
+            for target, (begin, end) in zip(targets, self._pieces(), strict=True):
+                target.fill(result[begin:end])
+            return
+        arrays, buffers = [t.array() for t in targets], [t.buffer for t in targets]
+
+        def take_part() -> None:
+            group.take_part(call, given, result)
+            for array, (begin, end) in zip(arrays, self._pieces(), strict=True):
+                array[...] = result[begin:end]
+
+        def arrived() -> None:
+            job.wait()
+            for target, buffer in zip(targets, buffers, strict=True):
+                target.computed(buffer)
+
+        for target in targets:
+            target.written()
+        job = call_in_order(take_part)
+        for target in targets:
+            target.wait_for(arrived)
+        self._arrived = arrived
+
+    def _pieces(self) -> Iterator[tuple[int, int]]:
+        """Where each of `made` begins and ends in what is exchanged."""
+        ends = [0, *accumulate(memory.size for memory in self.made)]
+        return pairwise(ends)
 
     def finish(self) -> None:
         """Wait until the last run is over."""

@@ -18,7 +18,7 @@ from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
 from .shard import Spread, Value, partition, sharded_as, works_on_parts
 
-__all__ = ["calls_of", "with_transfers"]
+__all__ = ["calls_of", "parts_of", "with_transfers"]
 
 _with_transfers: WeakSet[Node] = WeakSet()
 
@@ -108,14 +108,14 @@ def calls_of(roots: Sequence[Node], pending: Iterable[Node]) -> list[Node]:
         if node.op not in (Op.PART, Op.REDUCE):
             continue
         values = partition([node, *node.src])
-        [part] = _parts(values[node])[:1]
-        numbers = _numbers(part, {p for source in node.src for p in _parts(values[source])})
+        [part] = parts_of(values[node])[:1]
+        numbers = _numbers(part, {p for source in node.src for p in parts_of(values[source])})
         if numbers:
             found.append((max(numbers), node, part))
     if not found:
         return []
     placed = partition([*roots])
-    needed = set(toposort(part for root in roots for part in _parts(placed[root])))
+    needed = set(toposort(part for root in roots for part in parts_of(placed[root])))
     found.sort(key=lambda row: row[0])
     return [node for _, node, part in found if part in needed]
 
@@ -126,5 +126,6 @@ def _numbers(part: Node, below: set[Node]) -> list[int]:
     return [n.arg.number for n in made if n.op is Op.COLLECTIVE and n not in below]
 
 
-def _parts(value: Value) -> tuple[Node, ...]:
+def parts_of(value: Value) -> tuple[Node, ...]:
+    """What this process computes of a value."""
     return value.parts if isinstance(value, Spread) else (value.node,)

@@ -16,10 +16,11 @@ from functools import reduce as fold
 
 from ..config import settings
 from ..dtype import DType, dtypes
+from ..errors import ShapeError
 from ..ir.args import CollectiveArg, Mesh, ShardArg
 from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.shape import Shape
+from ..ir.shape import Shape, all_known
 from .collectives import cut, joined, padded, reshaped
 
 __all__ = ["all_reduce", "moved", "reduce_scatter"]
@@ -134,5 +135,7 @@ def _exchanged_as(dtype: DType) -> DType:
 
 
 def _call(kind: str, given: Node, mesh: Mesh, shape: Shape, op: Op | None = None) -> Node:
+    if not all_known(shape):
+        raise ShapeError(f"[shard] processes exchange sizes that are numbers, not {shape}")
     arg = CollectiveArg(kind, mesh.group, mesh.size, mesh.rank, tuple(shape), op, device=mesh[0])
     return Node(Op.COLLECTIVE, given.dtype, (given,), arg)
