@@ -235,18 +235,23 @@ def test_one_that_is_damaged_is_not_taken(tmp_path, file, harm, words, readers):
     with pytest.warns(UserWarning, match="step-0000000002 is damaged") as warned:
         assert loaded(tmp_path, readers).step == 1
     assert any(words in str(one.message) for one in warned)
+    assert saved(tmp_path, 2) == [None] * 3  # the job comes there again
+    assert loaded(tmp_path, readers).step == 2
+    harm(tmp_path / "step-0000000002" / file)
     shutil.rmtree(tmp_path / "step-0000000001")
-    with pytest.warns(UserWarning, match="damaged"):
-        found = together(readers, lambda group: checkpoint.load(group, tmp_path))
+    found = together(readers, lambda group: checkpoint.load(group, tmp_path))
     assert "no checkpoint is whole" in refused(found)
+    assert words in str(found[0])
 
 
-def test_one_of_a_later_format_is_not_taken(tmp_path):
+def test_one_of_a_later_format_is_named_and_stays(tmp_path):
     saved(tmp_path, 1)
-    index = tmp_path / "step-0000000001" / "index.json"
+    saved(tmp_path, 2)
+    index = tmp_path / "step-0000000002" / "index.json"
     index.write_text(json.dumps({**json.loads(index.read_text()), "format": 2}))
-    with pytest.warns(UserWarning, match="format 2, and this treadle reads 1"):
-        together(1, lambda group: checkpoint.load(group, tmp_path))
+    found = together(2, lambda group: checkpoint.load(group, tmp_path))
+    assert "step-0000000002 has format 2, and this treadle reads 1" in refused(found)
+    assert index.exists()
 
 
 # -- what other jobs and deaths do ----------------------------------------------------------------

@@ -94,7 +94,10 @@ def _refusal(ssh: str, *hosts: str) -> str:
 
 
 def test_hosts_that_have_what_this_machine_has_are_taken(tmp_path):
-    check_hosts(["far", "farther"], [_answering(tmp_path, 'shift; echo welcome; eval "$*"')])
+    asked = tmp_path / "asked"
+    lines = f'echo $1 >> {asked}; shift; echo welcome; eval "$*"'
+    check_hosts(["far", "farther"], [_answering(tmp_path, lines)])
+    assert sorted(asked.read_text().split()) == ["far", "farther"]
 
 
 def test_a_host_that_cannot_be_reached_is_named(tmp_path):

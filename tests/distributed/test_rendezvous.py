@@ -71,11 +71,12 @@ def _texts(started) -> list[str]:
 
 @NEEDS_MPI
 @NEEDS_MPICH
-def test_processes_find_each_other(port):
-    started = [_start(rank, 3, port, "exchanges.py", "1") for rank in (2, 0, 1)]
-    texts = _texts(started)
-    assert [process.returncode for process in started] == [0] * 3, texts
-    assert all(text.endswith("1 right\n") for text in texts), texts
+def test_processes_find_each_other_and_leave_the_port_to_the_next_job(port):
+    for size in (3, 2):
+        started = [_start(rank, size, port, "exchanges.py", "1") for rank in reversed(range(size))]
+        texts = _texts(started)
+        assert [process.returncode for process in started] == [0] * size, texts
+        assert all(text.endswith("1 right\n") for text in texts), texts
 
 
 @NEEDS_MPI

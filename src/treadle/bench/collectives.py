@@ -106,8 +106,8 @@ def _ways(
     import numpy as np
 
     from ..distributed import init
-    from ..engine.jit import TinyJit
     from ..engine.background_calls import finish_calls
+    from ..engine.jit import TinyJit
     from ..tensor import Tensor
 
     assert isinstance(x, np.ndarray)

@@ -26,7 +26,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Self, TypeAlias, cast
+from typing import Self, TypeAlias, TypedDict, cast
 
 from ..dtype import DType, to_dtype
 from ..errors import DistributedError, UserError
@@ -43,7 +43,7 @@ Place: TypeAlias = tuple[tuple[int, ...], tuple[int, ...]]  # where a slice begi
 
 _FORMAT = 1
 _INDEX, _LOCK = "index.json", ".lock"
-_ASIDE, _REMOVED = ".writing-", ".removed-"
+_ASIDE, _REMOVED, _DAMAGED = ".writing-", ".removed-", "damaged-"
 _NAME = re.compile(r"step-(\d{10,})")
 
 
@@ -63,6 +63,16 @@ class _Stored:
     dtype: str
     shape: tuple[int, ...]
     files: dict[Place, str]
+
+
+class _Index(TypedDict):
+    """What `index.json` says: of each file its size and digest, of each tensor its slices."""
+
+    format: int
+    step: int
+    metadata: dict[str, str]
+    files: dict[str, tuple[int, str]]
+    tensors: dict[str, dict[str, object]]
 
 
 @dataclass(frozen=True)
@@ -156,7 +166,7 @@ def save(
     root = Path(folder)
     with _Writing(group, root, step) as writing:
         files = _agreed(group, lambda: _write(writing.aside, group, plan, slices))
-        index = {
+        index: _Index = {
             "format": _FORMAT, "step": step, "metadata": dict(metadata or {}),
             "files": dict(json.loads(text) for text in files if text != "null"),
             "tensors": json.loads(stored),
@@ -170,31 +180,54 @@ def load(group: Group, folder: str | os.PathLike[str]) -> Checkpoint | None:
     """The newest checkpoint of a folder that is whole; None where there is none.
 
     All processes call it; their number may be another one than that which has written. Each file is
-    read once to compare its digest. One that is damaged is not taken, and a warning says why.
-    Raises DistributedError where all are damaged.
+    read once to compare its digest. One that is damaged is not taken: a warning says why, and it is
+    renamed, since the same step will be saved again. Raises DistributedError where all are damaged,
+    or where a later version of treadle has written one.
     """
     root = Path(folder)
     listed = _agreed(group, lambda: _told_by_first(group, lambda: json.dumps(_steps(root))))[0]
-    wrong: list[str] = []
+    wrong: dict[str, str] = {}
     for name in json.loads(listed):
-        read = lambda name=name: (root / name / _INDEX).read_text(encoding="utf-8")
-        text = group.tell(_attempted(lambda read=read: _told_by_first(group, read)))[0]
-        kind, text = text[:1], text[1:]
-        errors = [text]
-        if kind == "=":
-            verify = lambda name=name, text=text: _verified(root / name, text, group)
-            found = group.tell(_attempted(verify))
-            errors = [f"process {n}: {t[1:]}" for n, t in enumerate(found) if t[:1] == "!"]
-            if not errors:
-                index = json.loads(text)
-                stored = _as_stored(index["tensors"])
-                return Checkpoint(root / name, index["step"], index["metadata"], stored)
-        wrong.append(f"{root / name} is damaged: {errors[0]}")
+        index, reason = _index_of(group, root / name)
+        if index is None:
+            wrong[name] = reason
+            continue
         if group.rank == 0:
-            warnings.warn(f"[checkpoint] {wrong[-1]}; an older one is taken", stacklevel=2)
+            _set_aside(root, wrong)
+        stored = _as_stored(index["tensors"])
+        return Checkpoint(root / name, index["step"], index["metadata"], stored)
     if wrong:
-        raise DistributedError("[checkpoint] no checkpoint is whole\n  " + "\n  ".join(wrong))
+        lines = [f"{root / name}: {reason}" for name, reason in wrong.items()]
+        raise DistributedError("[checkpoint] no checkpoint is whole\n  " + "\n  ".join(lines))
     return None
+
+
+def _index_of(group: Group, folder: Path) -> tuple[_Index | None, str]:
+    """The index of a checkpoint that is whole, or why it is not, alike on all processes."""
+    read = lambda: (folder / _INDEX).read_text(encoding="utf-8")
+    text = group.tell(_attempted(lambda: _told_by_first(group, read)))[0]
+    if text[:1] == "!":
+        return None, text[1:]
+    verified = group.tell(_attempted(lambda: _verified(folder, text[1:], group)))
+    wrong = [f"process {rank}: {t[1:]}" for rank, t in enumerate(verified) if t[:1] == "!"]
+    if wrong:
+        return None, wrong[0]
+    index: _Index = json.loads(text[1:])
+    if index["format"] != _FORMAT:
+        raise DistributedError(
+            f"[checkpoint] {folder} has format {index['format']}, and this treadle reads {_FORMAT}"
+        )
+    return index, ""
+
+
+def _set_aside(root: Path, wrong: Mapping[str, str]) -> None:
+    for name, reason in wrong.items():
+        with _nothing_wrong("one that is damaged"):
+            os.rename(root / name, root / f"{_DAMAGED}{name}-{secrets.token_hex(2)}")
+        warnings.warn(
+            f"[checkpoint] {root / name} is damaged, and an older one is taken: {reason}",
+            stacklevel=3,
+        )
 
 
 # -- what all say ---------------------------------------------------------------------------------
@@ -447,9 +480,9 @@ def _digest(path: Path) -> str:
 
 def _verified(folder: Path, text: str, group: Group) -> str:
     """Raises UserError where a file is not as the index says; digests are shared out."""
-    index = json.loads(text)
+    index: _Index = json.loads(text)
     if index["format"] != _FORMAT:
-        raise UserError(f"it has format {index['format']}, and this treadle reads {_FORMAT}")
+        return ""  # all of them see that
     for number, (name, (size, digest)) in enumerate(sorted(index["files"].items())):
         found = (folder / name).stat().st_size
         if found != size:
@@ -468,17 +501,18 @@ def _steps(root: Path) -> list[str]:
 def _remove_older(root: Path, keep: int) -> None:
     """Each is renamed first: half of one is never found. What cannot be removed stays."""
     for name in _steps(root)[keep:]:
-        with _nothing_wrong():
+        with _nothing_wrong("an old one"):
             os.rename(root / name, root / f"{_REMOVED}{name}")
             shutil.rmtree(root / f"{_REMOVED}{name}")
 
 
 @contextmanager
-def _nothing_wrong() -> Iterator[None]:
+def _nothing_wrong(what: str) -> Iterator[None]:
+    """A file system's error is a warning."""
     try:
         yield
     except OSError as error:
-        warnings.warn(f"[checkpoint] an old one stays: {error}", stacklevel=4)
+        warnings.warn(f"[checkpoint] {what} stays: {error}", stacklevel=4)
 
 
 def _sync(folder: Path) -> None:

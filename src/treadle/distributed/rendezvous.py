@@ -78,7 +78,8 @@ def join(place: Membership, versions: str) -> Callable[[], None]:
     deadline = time.monotonic() + settings.DISTRIBUTED_TIMEOUT
     connection = _connected(place, deadline, server)
     lines = connection.makefile("rw", encoding="utf-8", newline="\n")
-    _say(lines, f"cmd=join rank={place.rank} size={place.size} versions={versions}")
+    own = socket.gethostname()  # hosts may share an address
+    _say(lines, f"cmd=join rank={place.rank} size={place.size} host={own} versions={versions}")
     answer = lines.readline().rstrip("\n")
     if answer != "cmd=all_here":
         reason = answer.partition("message=")[2] or "the process that keeps the list is gone"

@@ -10,6 +10,7 @@ said that it leaves, the server ends the others. It ends when all have left.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import sys
@@ -24,6 +25,7 @@ __all__ = ["main"]
 _JOB = f"treadle-{os.getpid()}-{time.time_ns()}"  # MPI names shared memory by it
 _LOOK = 0.1  # seconds between two looks whether all have left
 _LEAVING = 10.0  # seconds that the last answers may take
+_FREE = 2.0  # seconds in which a port may become free
 
 
 def _say(lines: TextIO, text: str) -> None:
@@ -56,7 +58,7 @@ class _Server:
                 with self.changed:
                     if words.get("cmd") == "join":
                         rank, is_member = int(words["rank"]), True
-                        self._join(rank, words, lines, host)
+                        self._join(rank, words, lines, f"{host} {words['host']}")
                     elif words.get("cmd") == "initack":
                         rank = int(words["pmiid"])
                         self._begin(lines, rank)
@@ -159,17 +161,13 @@ def _fields(line: str) -> dict[str, str]:
 def main(arguments: Sequence[str]) -> None:
     """Serve `size` processes at a port until all have left."""
     port, size, seconds = int(arguments[0]), int(arguments[1]), float(arguments[2])
-    server = _Server(size)
-    with_both = socket.has_dualstack_ipv6()
-    family = socket.AF_INET6 if with_both else socket.AF_INET
-    listening = socket.create_server(
-        ("", port), family=family, dualstack_ipv6=with_both, backlog=1024
-    )
+    server, listening = _Server(size), _listening(port)
 
     def accept() -> None:
-        while True:
-            connection, _ = listening.accept()
-            threading.Thread(target=server.serve, args=(connection,), daemon=True).start()
+        with contextlib.suppress(OSError):  # it is closed
+            while True:
+                connection, _ = listening.accept()
+                threading.Thread(target=server.serve, args=(connection,), daemon=True).start()
 
     threading.Thread(target=accept, daemon=True).start()
     with server.changed:
@@ -181,7 +179,26 @@ def main(arguments: Sequence[str]) -> None:
                        f"seconds (DISTRIBUTED_TIMEOUT): RANK {names}")  # fmt: skip
     while len(server.left) < size:
         time.sleep(_LOOK)
-    time.sleep(_LEAVING)  # answers are under way
+    with contextlib.suppress(OSError):
+        listening.shutdown(socket.SHUT_RDWR)  # the next job may have the port
+    listening.close()
+    time.sleep(_LEAVING)  # MPI asks until it has ended
+
+
+def _listening(port: int) -> socket.socket:
+    """A socket at a port, which another job may be about to leave. Raises OSError."""
+    with_both = socket.has_dualstack_ipv6()
+    family = socket.AF_INET6 if with_both else socket.AF_INET
+    deadline = time.monotonic() + _FREE
+    while True:
+        try:
+            return socket.create_server(
+                ("", port), family=family, dualstack_ipv6=with_both, backlog=1024
+            )
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_LOOK)
 
 
 if __name__ == "__main__":

@@ -105,7 +105,9 @@ def check_groups() -> int:
     found = half.allgather(Tensor([rank]))
     assert found.tolist() == members
     world.barrier()
-    return 2
+    for text in ("é", ""):
+        assert world.tell(text * rank) == [text * process for process in range(size)]
+    return 4
 
 
 checked = sum(check(name, dtype, shape) for name, dtype in REDUCED.items() for shape in SHAPES)
