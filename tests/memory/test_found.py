@@ -401,3 +401,33 @@ def test_a_first_call_takes_an_argument_whose_memory_was_just_overwritten(device
     for _ in range(3):
         assert unchanged(second).tolist() == [13, 15]
     assert first.tolist() == [24, 28]
+
+
+def test_a_captured_function_writes_to_what_gradients_have_come_to_flow_through(device):
+    x = (Tensor.full((4, 4), 3.0, device=device) * 2).realize()
+    w = Tensor([1.0, 2.0], device=device).requires_grad_()
+
+    @TinyJit
+    def last_row(a):
+        x[3:].assign(-2)
+        return a + 1
+
+    for values in (ROW, ROW + 1):
+        last_row(Tensor(values, device=device))
+    x[2:, ::2] = w
+    assert last_row(Tensor(ROW, device=device)).tolist() == (ROW + 1).tolist()
+    assert x.tolist() == [[6] * 4] * 2 + [[1, 6, 2, 6], [-2] * 4]
+
+
+@pytest.mark.parametrize("turn", range(4))  # it depended on when tensors are collected
+def test_what_is_left_of_a_tensor_that_is_gone_reads_what_other_devices_parts_overwrite(turn):
+    x = Tensor.full((3, 2), -3.0).shard(("CPU", "CPU:1"), 1).realize()
+
+    @TinyJit
+    def f(a, b):
+        apart = -a
+        apart[2] += 2.0
+        b[::-1, ::-1] *= b.flip(1)
+
+    f(x, x.flip(0))
+    assert x.tolist() == [[9, 9]] * 3

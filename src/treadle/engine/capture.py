@@ -331,7 +331,13 @@ def _is_where_it_stood(name: Node) -> bool:
 
 
 def _is_where_it_was(storage: Storage) -> bool:
-    """Compute what was written to `storage` since; whether that is in the memory it had."""
+    """Compute what was written to `storage` since; whether that is in the memory it had.
+
+    What gradients have come to flow through is not: its values are a graph, which replays would
+    write to without its knowing.
+    """
+    if storage.is_graded:
+        return False
     if is_backed(storage.node):
         return True
     memories = {id(stored_below(base).arg.token.memory) for base in bases_to_write(storage) or ()}

@@ -11,7 +11,8 @@ memory than the old version itself, or is more work than this graph, the old ver
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from ..errors import UserError
@@ -27,7 +28,7 @@ from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
 
 __all__ = [
-    "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
+    "awaited", "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
     "remember_all", "revoking", "standing_for", "still_read",
 ]  # fmt: skip
 
@@ -88,7 +89,7 @@ def readers(effects: list[Node], order: list[Node], outputs: set[Node]) -> list[
         return []
     stop = outputs.union(effects)
     lost = {n for n in _overwritten(effects) & _reachable(stop) if n.op is Op.BUFFER}
-    held = {resolve(node) for _, node in held_nodes()}
+    held = _wanted()
     needs: set[Node] = set(lost)
     found = []
     for node in order if lost else ():
@@ -107,7 +108,7 @@ def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) ->
     device, cut in pieces, or needs more nodes beyond those of the graph `order` than that has.
     """
     stop = stored.union(*map(_names_of, effects))
-    roots = dict.fromkeys(resolve(node) for _, node in held_nodes())
+    roots = _wanted()
     needs = {node for node in _overwritten(effects) if node.op is Op.BUFFER}
     lost = set(needs)
     for node in toposort(roots, lambda n: n not in stop and not is_known(n)):
@@ -131,13 +132,37 @@ def _is_easy(node: Node, here: set[str]) -> bool:
     return node.op not in (*CUTS, Op.AFTER, Op.BIND, Op.MULTI)
 
 
+# What a realize is going to compute, in lists for each part of its work that comes before.
+_awaited: list[Sequence[Node]] = []
+
+
+@contextlib.contextmanager
+def awaited(nodes: Sequence[Node]) -> Iterator[None]:
+    """A block that computes some of `nodes`, or what they need first, and the others behind it.
+
+    They read old versions as what holders have does, although nobody may hold them: parts on
+    several devices, say, or what a captured function has left of a tensor that is gone.
+    """
+    _awaited.append(nodes)
+    try:
+        yield
+    finally:
+        _awaited.remove(nodes)
+
+
+def _wanted() -> dict[Node, None]:
+    """What is read after the effects: what holders have, and what is awaited."""
+    held = (node for _, node in held_nodes())
+    return dict.fromkeys(resolve(node) for node in itertools.chain(held, *_awaited))
+
+
 def _bytes_of(nodes: Iterable[Node]) -> int:
     return sum(size_max(size_product(node.shape)) * node.dtype.itemsize for node in nodes)
 
 
 def _reachable(stop: set[Node]) -> set[Node]:
     """What live holders read without going through a node of `stop`, the BUFFERs included."""
-    roots = dict.fromkeys(resolve(node) for _, node in held_nodes())
+    roots = _wanted()
     inside = lambda n: n not in stop and not is_known(n)
     found = {resolve(n) for n in toposort(roots, inside)}
     return found.union(*(buffers_of(node) for node in found if is_backed(node)))

@@ -31,6 +31,7 @@ from .bindings import with_bindings
 from .check import check_values
 from .devices import Device, Placement
 from .effects import (
+    awaited,
     commit,
     is_stored,
     keep_old_versions,
@@ -140,9 +141,10 @@ def _realize(
             flag.computed(node)
         return found[: len(nodes)]
     done: dict[tuple[Node, Placement], Node] = {}
-    for device in names:
-        mine = [pair for pair in outputs if pair[1] == device]
-        done.update(zip(mine, realize(mine), strict=True))
+    with awaited(nodes):
+        for device in names:
+            mine = [pair for pair in outputs if pair[1] == device]
+            done.update(zip(mine, realize(mine), strict=True))
     return [done[pair] for pair in outputs]
 
 
@@ -175,7 +177,9 @@ def _realize_shards(outputs: Sequence[tuple[Node, Placement]]) -> list[Node]:
     with standing_for(pair for e, image in pairs for pair in _parts(placed[image], e)):
         # What devices tell each other first: later it may have been overwritten.
         catch_up()
-        compute_cuts([node for node, _ in jobs], realize)
+        parts = [node for node, _ in jobs]
+        with awaited(parts):
+            compute_cuts(parts, realize)
         done = iter(realize(jobs))
     for effect, image in zip(pending, images, strict=True):
         _remember_effect(effect, placed[image])
@@ -233,7 +237,8 @@ def _compute(
     """Compute graphs on one device; `roots`, of the nodes `order` and ops `ops`, are current."""
     if not ops.isdisjoint(CUTS):
         catch_up()
-        compute_cuts(outputs, realize)
+        with awaited(outputs):
+            compute_cuts(outputs, realize)
         found = [resolve(node) for node in outputs]
         if Op.AFTER not in ops and all(map(is_backed, found)):
             return found
