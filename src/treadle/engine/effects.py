@@ -28,8 +28,8 @@ from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
 
 __all__ = [
-    "awaited", "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers", "readers_beside",
-    "remember_all", "revoking", "standing_for", "still_read",
+    "awaited", "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers",
+    "readers_beside", "remember_all", "revoking", "standing_for", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.

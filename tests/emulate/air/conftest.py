@@ -28,7 +28,7 @@ def launch(program, name, grid, block, buffers, threadgroup_memory=None):
 def msl(compile_ir):
     """msl(source) is a Program of a text of Metal's language; `using namespace` is before it."""
     if find_clang() is None:
-        pytest.skip("no clang: `apt-get install clang` installs one")
+        pytest.skip("no clang 15 or newer: `apt-get install clang-19` installs one")
     made = {}
 
     def make(source, checks_races=True):

@@ -16,7 +16,7 @@ from treadle.errors import DeviceError
 
 from .conftest import HEAD
 
-pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
+pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang 15 or newer")
 TEXT = f"{HEAD}kernel void k(device float *a [[buffer(0)]]) {{ a[0] = exp(a[1]); }}\n"
 
 

@@ -18,7 +18,7 @@ from treadle.errors import DeviceError
 from .conftest import HEAD
 
 pytestmark = [
-    pytest.mark.skipif(find_clang() is None, reason="no clang"),
+    pytest.mark.skipif(find_clang() is None, reason="no clang 15 or newer"),
     pytest.mark.skipif(sys.platform == "win32", reason="no pipes by number on Windows"),
 ]
 

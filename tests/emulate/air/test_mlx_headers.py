@@ -20,7 +20,7 @@ from .test_mlx import opened
 
 ONE_IN = 90  # without --full
 SOURCES = {name: source for name in CASES if (source := source_of(name)) is not None}
-pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
+pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang 15 or newer")
 
 
 def results(module, name, compile_ir):

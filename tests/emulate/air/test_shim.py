@@ -10,7 +10,7 @@ from treadle.errors import DeviceError
 
 from .conftest import HEAD, launch
 
-pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang")
+pytestmark = pytest.mark.skipif(find_clang() is None, reason="no clang 15 or newer")
 REFUSED = {
     "an unknown name": ("device int *out [[buffer(0)]]", "out[0] = nowhere;", "nowhere"),
     "another memory": (

@@ -10,6 +10,7 @@ nothing has to be removed, whatever becomes of this process or its forks.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
@@ -18,6 +19,7 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 from treadle.emulate.air.compile_server import CompileServer
@@ -147,21 +149,32 @@ def shim_digest() -> str:
     return found.hexdigest()
 
 
-@functools.cache
-def find_clang() -> str | None:
-    """The newest clang in PATH that can do it, or None."""
+def _in_path() -> Iterator[str]:
+    """Each clang there is, the newest first."""
     for name in (*(f"clang-{n}" for n in range(_NEWEST, _OLDEST - 1, -1)), "clang"):
         path = shutil.which(name)
         if path is not None:
-            return path
+            yield path
+
+
+@functools.cache
+def find_clang() -> str | None:
+    """The newest clang in PATH that has all of Metal's types, or None."""
+    for path in _in_path():
+        with contextlib.suppress(DeviceError):  # it cannot be run
+            if clang_at(path).knows_bfloat:
+                return path
     return None
 
 
 def needed_clang() -> str:
     """The clang that has all of Metal's types. Raises DeviceError where there is none."""
     found = find_clang()
-    if found is None or not clang_at(found).knows_bfloat:
-        there = "there is none in PATH" if found is None else f"{found} has no bfloat"
+    if found is None:
+        newest = next(_in_path(), None)
+        there = "there is none in PATH"
+        if newest is not None and not clang_at(newest).knows_bfloat:
+            there = f"{newest} has no bfloat"
         raise DeviceError(
             f"Metal's language is emulated by clang 15 or newer, and {there}; install one: "
             "Debian and Ubuntu: `apt install clang-19`"

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from subprocess import CompletedProcess
 
-from treadle.emulate.air.clang import FLAGS, Clang, clang_at, find_clang, needed_clang, shim_digest
+from treadle.emulate.air.clang import FLAGS, Clang, clang_at, needed_clang, shim_digest
 from treadle.emulate.air.syntax import AIRError
 
 __all__ = ["Cached", "MSLError", "compile_msl"]
@@ -56,7 +56,7 @@ def compile_msl(source: str, clang: str | None = None, cached: Cached | None = N
     Raises MSLError with clang's messages, whose lines are those of the text, and DeviceError where
     there is no clang.
     """
-    tool = clang_at(clang or find_clang() or needed_clang())
+    tool = clang_at(clang or needed_clang())
     if cached is None:
         return _compiled(source, tool)
     key = "\0".join(("MSL", tool.version, repr(FLAGS), shim_digest(), source))
