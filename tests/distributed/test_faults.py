@@ -21,6 +21,8 @@ pytestmark = NEEDS_MPI
                   "process 2: all_gather of float32 (2,) at", "failing.py:"]),
         ("shape", ["processes 0, 1: all_reduce add of float32 (2,)",
                    "process 2: all_reduce add of float32 (3,)"]),
+        ("mesh", ["process 2: all_gather of float32 (1, 2) at", "rows.shard(world.mesh()) if last",
+                  "processes 0, 1: all_reduce add of float32 (1, 2) at"]),
         ("replays", ["process 2: all_gather of float32 (2,)", "processes 0, 1: all_reduce add"]),
         ("captures", ["process 2: broadcast", "processes 0, 1: all_reduce add"]),
         ("unread", ["process 2: all_reduce add of float32 (50001,)"]),

@@ -33,6 +33,9 @@ try:
         world.allgather(x) if last else world.allreduce(x)
     elif how == "shape":
         world.allreduce(Tensor.ones(3 if last else 2))
+    elif how == "mesh":
+        rows = Tensor.ones(3, 2).shard(world.mesh(), 0)
+        rows.shard(world.mesh()) if last else rows.sum(0)
     elif how == "replays":
         captured = TinyJit(step)
         for _ in range(3):
