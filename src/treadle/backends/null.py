@@ -9,7 +9,7 @@ from ..errors import DeviceError
 from . import amd
 from .cpu import LLVM
 from .cuda import NVRTC, PTX
-from .qcom import ADRENO
+from .qcom import ADRENO, IR3
 from .record import Backend, Request, Toolchain
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ NULL = Backend(
         _alone(amd.LLVM, "AMDGPU"),
         _alone(amd.HIP),
         _alone(ADRENO),
+        _alone(IR3),
     ),
     _open,
     _describe,

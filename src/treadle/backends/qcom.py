@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ..runtime.base import Device
     from ..runtime.hardware.qcom import KGSL
 
-__all__ = ["ADRENO", "QCOM"]
+__all__ = ["ADRENO", "IR3", "QCOM"]
 
 _DEFAULT = "a630"
 
@@ -134,6 +134,7 @@ QCOM = Backend(
     (ADRENO, IR3),
     _open,
     _describe,
+    variables=("MESA_LIBRARY",),
     nodes=("/dev/kgsl-3d0",),
     emulated_chip=_DEFAULT,
 )

@@ -16,7 +16,7 @@ import threading
 from typing import TYPE_CHECKING
 
 from treadle.compile import nir
-from treadle.compile.ir3_code import Constant, Literal, Operand, Register, Value
+from treadle.compile.ir3_code import Constant, Literal, Operand, Value
 from treadle.compile.ir3_object import Entry, pack
 from treadle.compile.ir3_text import read_head, read_operand
 from treadle.compile.report import save_rejected
@@ -31,25 +31,28 @@ __all__ = ["MesaIR3Compiler"]
 # Instructions whose operands are numbers of 32 bits, by what NIR calls them.
 _PLAIN = {
     "add.f": "fadd", "mul.f": "fmul", "absneg.f": "mov", "floor.f": "ffloor", "ceil.f": "fceil",
-    "rndne.f": "fround_even", "trunc.f": "ftrunc", "clz.b": "uclz", "add.u": "iadd",
+    "rndne.f": "fround_even", "trunc.f": "ftrunc", "add.u": "iadd",
     "sub.u": "isub", "min.u": "umin", "min.s": "imin", "max.u": "umax", "max.s": "imax",
     "and.b": "iand", "or.b": "ior", "xor.b": "ixor", "mul.u24": "umul24", "mul.s24": "imul24",
     "mull.u": "umul_low", "shl.b": "ishl", "shr.b": "ushr", "ashr.b": "ishr",
     "madsh.m16": "imadsh_mix16", "mad.s24": "imad24_ir3", "mad.f32": "ffma", "rcp": "frcp",
     "sqrt": "fsqrt", "mov.u32u32": "mov", "mov.u16u16": "mov", "cov.u32u16": "u2u16",
-    "cov.u16u32": "u2u32", "cov.s16s32": "i2i32", "cov.u32f32": "u2f32", "cov.u32f32.even": "u2f32",
-    "cov.s32f32": "i2f32", "cov.s32f32.even": "i2f32", "cov.f32s32": "f2i32",
-    "cov.f32u32": "f2u32", "cov.f16f32": "f2f32", "cov.f32f16.even": "f2f16",
+    "cov.u16u32": "u2u32", "cov.s16s32": "i2i32", "cov.u32f32": "u2f32", "cov.f32s32": "f2i32",
+    "cov.f32u32": "f2u32", "cov.f16f32": "f2f32", "cov.f32f16.even": "f2f16_rtne",
 }  # fmt: skip
 _FLOATS = frozenset(("add.f", "mul.f", "absneg.f", "mad.f32", "rcp", "sqrt", "cmps.f"))
-# Comparisons by what they compare: an operation, and whether its sources change places.
+# Comparisons: an operation, and whether its sources change places.
 _COMPARISONS = {
-    "f": {"lt": ("flt", False), "le": ("fge", True), "gt": ("flt", True), "ge": ("fge", False),
-          "eq": ("feq", False), "ne": ("fneu", False)},
-    "s": {"lt": ("ilt", False), "le": ("ige", True), "gt": ("ilt", True), "ge": ("ige", False),
-          "eq": ("ieq", False), "ne": ("ine", False)},
-    "u": {"lt": ("ult", False), "le": ("uge", True), "gt": ("ult", True), "ge": ("uge", False),
-          "eq": ("ieq", False), "ne": ("ine", False)},
+    f"cmps.{kind}.{condition}": (name, changes)
+    for kind, less, not_less, equal, unequal in (
+        ("f", "flt", "fge", "feq", "fneu"),
+        ("s", "ilt", "ige", "ieq", "ine"),
+        ("u", "ult", "uge", "ieq", "ine"),
+    )
+    for condition, name, changes in (
+        ("lt", less, False), ("le", not_less, True), ("gt", less, True), ("ge", not_less, False),
+        ("eq", equal, False), ("ne", unequal, False),
+    )
 }  # fmt: skip
 _ACCESS = re.compile(r"(ld|st)([gl])(\.a)?\.u(8|16|32)")
 _WORKGROUP_REGISTER, _LOCAL_REGISTER = 48 * 4, 0
@@ -240,7 +243,7 @@ class _Text:
         self._shader, self._lines = shader, lines
         self._registers: dict[tuple[int, int], int] = {}  # by number and lane
         self._halves: set[int] = set()
-        self._open: list[int] = []
+        self._open: list[tuple[str, int]] = []  # what is open, and how Mesa names it
         self._work_item = self._workgroup = 0
 
     def build(self) -> None:
@@ -298,12 +301,15 @@ class _Text:
         raise InternalError(f"register {of.number} is none that a kernel starts with")
 
     def _held(self, lane: tuple[int, int], is_half: bool) -> int:
-        return self._shader.intrinsic(
-            "load_reg", self._registers[lane], bits=16 if is_half else 32
-        )
+        return self._shader.intrinsic("load_reg", self._registers[lane], bits=16 if is_half else 32)
 
     def _set(self, lane: tuple[int, int], value: int) -> None:
         self._shader.intrinsic("store_reg", value, self._registers[lane], write_mask=1)
+
+    def _close(self, kind: str) -> int:
+        if not self._open or self._open[-1][0] != kind:
+            raise InternalError(f"there is no open {kind}")
+        return self._open.pop()[1]
 
     def _is_true(self, text: str) -> int:
         return self._shader.alu("ine", self._read(read_operand(text)), self._shader.number(0))
@@ -320,17 +326,17 @@ class _Text:
                 memory_semantics=_ACQUIRE_RELEASE, memory_modes=_SHARED_AND_GLOBAL,
             )  # fmt: skip
         elif word == "if":
-            self._open.append(shader.push_if(self._is_true(texts[0])))
+            self._open.append(("if", shader.push_if(self._is_true(texts[0]))))
         elif word == "end":
-            shader.pop_if(self._open.pop())
+            shader.pop_if(self._close("if"))
         elif word == "loop":
-            self._open.append(shader.push_loop())
+            self._open.append(("loop", shader.push_loop()))
         elif word == "while":
             ended = shader.alu("inot", self._is_true(texts[0]))
             opened = shader.push_if(ended)
             shader.leave_loop()
             shader.pop_if(opened)
-            shader.pop_loop(self._open.pop())
+            shader.pop_loop(self._close("loop"))
         elif (access := _ACCESS.fullmatch(word)) is not None:
             self._access(access, [read_operand(text) for text in texts])
         else:
@@ -341,16 +347,22 @@ class _Text:
 
     def _computed(self, op: str, target: Value, sources: list[Operand]) -> int:
         shader = self._shader
-        if op.startswith("cmps."):
-            _, kind, condition = op.split(".")
-            name, changes = _COMPARISONS[kind][condition]
-            a, b = (self._read(one, kind == "f") for one in sources)
-            return shader.alu("b2i32", shader.alu(name, *((b, a) if changes else (a, b))))
+        if op in _COMPARISONS:
+            name, changes = _COMPARISONS[op]
+            found = [self._read(one, op.startswith("cmps.f")) for one in sources]
+            return shader.alu("b2i32", shader.alu(name, *(found[::-1] if changes else found)))
         if op in ("sel.b32", "sel.b16"):
             is_half = op == "sel.b16"
-            yes, gate, no = (self._read(one, is_half=is_half) for one in sources)
-            is_true = shader.alu("ine", gate, shader.number(0, 16 if is_half else 32))
-            return shader.alu("bcsel", is_true, yes, no)
+            yes, *found = (self._read(one, is_half=is_half) for one in sources)
+            gate = shader.alu("ine", *found[:1], shader.number(0, 16 if is_half else 32))
+            return shader.alu("bcsel", gate, yes, *found[1:])
+        if op in ("cov.u32f32.even", "cov.s32f32.even"):
+            return self._nearest("u2f32" if op[4] == "u" else "i2f32", *map(self._read, sources))
+        if op == "clz.b":  # of 0 it is -1
+            (value,) = (self._read(one) for one in sources)
+            zeros = shader.alu("isub", shader.number(31), shader.alu("ufind_msb", value))
+            is_none = shader.alu("ieq", value, shader.number(0))
+            return shader.alu("bcsel", is_none, shader.number(-1), zeros)
         if op not in _PLAIN:
             raise InternalError(f"no instruction {op}")
         is_float = op in _FLOATS
@@ -358,6 +370,16 @@ class _Text:
             _PLAIN[op],
             *(self._read(one, is_float, op == "mov.u16u16") for one in sources),
         )
+
+    def _nearest(self, name: str, value: int) -> int:
+        """An integer rounded to the nearest float: NIR leaves open how it rounds.
+
+        Both halves of it are floats already, and a sum is rounded to nearest.
+        """
+        shader = self._shader
+        high = shader.alu("iand", value, shader.number(0xFFFF0000))
+        low = shader.alu("iand", value, shader.number(0xFFFF))
+        return shader.alu("fadd", shader.alu(name, high), shader.alu("u2f32", low))
 
     # -- memory
 
@@ -377,17 +399,13 @@ class _Text:
             (offset,) = place
             self._far(loads, bits, value, base, offset)
 
-    def _near(
-        self, loads: bool, bits: int, value: Operand, base: Operand, offset: Operand
-    ) -> None:
+    def _near(self, loads: bool, bits: int, value: Operand, base: Operand, offset: Operand) -> None:
         assert isinstance(offset, Literal)
         where = {"base": offset.bits, "align_mul": bits // 8}
         at = self._read(base)
         if loads:
             assert isinstance(value, Value)
-            found = self._shader.intrinsic(
-                "load_shared", at, count=value.count, bits=bits, **where
-            )
+            found = self._shader.intrinsic("load_shared", at, count=value.count, bits=bits, **where)
             self._keep(value, found, bits)
         else:
             data, count = self._together(value, bits)
@@ -418,13 +436,9 @@ class _Text:
             self._keep(value, found, 32)
         else:
             data, count = self._together(value, 32)
-            shader.intrinsic(
-                "store_global_ir3", data, address, offset, count=count, align_mul=4
-            )
+            shader.intrinsic("store_global_ir3", data, address, offset, count=count, align_mul=4)
 
-    def _far(
-        self, loads: bool, bits: int, value: Operand, base: Operand, offset: Operand
-    ) -> None:
+    def _far(self, loads: bool, bits: int, value: Operand, base: Operand, offset: Operand) -> None:
         shader = self._shader
         assert isinstance(offset, Literal)
         address = shader.alu("iadd", self._address(base), shader.number(offset.bits, 64))

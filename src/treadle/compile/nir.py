@@ -26,6 +26,7 @@ VERSION = "25.2.7"
 _MEND = f"`pip install tinymesa=={VERSION}.2` brings it (x86-64 Linux)"
 _COMPUTE = 5  # MESA_SHADER_COMPUTE
 _ALU_INFO, _INTRINSIC_INFO = 56, 112  # bytes of an entry of the tables, which begins with a name
+_INPUTS = 8
 _ALU_COUNT, _INTRINSIC_COUNT, _INDEX_COUNT = 489, 732, 75
 _SOURCE_COUNT, _SOURCE_COMPONENTS, _HAS_RESULT, _RESULT_COMPONENTS, _INDEX_MAP = 8, 9, 20, 21, 33
 _INFO = 48  # of a nir_shader: shader_info
@@ -163,10 +164,13 @@ class Shader:
     def alu(self, name: str, *sources: int) -> int:
         """An operation of single numbers, or one that makes a vector of them."""
         number = _operations()[name]
-        found = getattr(self._mesa, f"nir_build_alu{len(sources)}")(
+        info = ctypes.addressof(ctypes.c_char.in_dll(self._mesa, "nir_op_infos"))
+        wanted = ctypes.c_uint8.from_address(info + number * _ALU_INFO + _INPUTS).value
+        if len(sources) != wanted:
+            raise InternalError(f"{len(sources)} operands for {name}, which takes {wanted}")
+        return getattr(self._mesa, f"nir_build_alu{len(sources)}")(
             ctypes.byref(self._builder), number, *(ctypes.c_void_p(one) for one in sources)
         )
-        return found
 
     def component(self, vector: int, number: int, bits: int) -> int:
         """One component of a vector."""
