@@ -93,7 +93,7 @@ def outcomes(kept: Path, state: str, part: str, devices: dict[str, str]) -> list
     """What a part came to on each device: the last outcome of each test, the time of all runs."""
     number = parse_part(part)
     last: dict[str, dict[str, str]] = {name: {} for name in devices}
-    seconds = Counter[str]()
+    seconds = dict.fromkeys(devices, 0.0)
     for r in read_records(kept):
         name = device_of(r.test, devices)
         if name is not None and r.sources == state and belongs(r.test, number):
