@@ -17,7 +17,11 @@ PROGRAMS = {  # a download is a file that holds its package's name
         case $2 in
           pip) [ -z "$PIP_SAYS" ] || { echo "$PIP_SAYS"; exit 1; }
                for last; do :; done; printf %s "${PREFIX}${last%%==*}" >"${last%%==*}.whl";;
-          zipfile) grep -q "$BROKEN" "$4" && exit 2; touch unpacked;;
+          zipfile) grep -q "$BROKEN" "$4" && exit 2; touch unpacked
+               grep -q triton "$4" || exit 0
+               nvidia=triton/backends/nvidia
+               mkdir -p $nvidia/bin/cuobjdump $nvidia/bin/nvdisasm $nvidia/bin/ptxas
+               mkdir -p $nvidia/lib/cupti triton/_C/libproton.so;;
         esac""",
     "apt-get": """
         for last; do :; done
@@ -58,15 +62,16 @@ class Fetch:
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
 
-    def run(self, **environment):
+    def run(self, *arguments, **environment):
         """The script's status, and what it wrote."""
         given = {
             "PATH": f"{self._bin}:{os.environ['PATH']}", "CALLS": str(self.folder / "calls"),
             "PREFIX": "", "BROKEN": "nothing", "PIP_SAYS": "", "APT_SAYS": "", **environment,
         }  # fmt: skip
         ran = subprocess.run(
-            [self.folder / ".ci" / "judges"], env=given, capture_output=True, text=True, check=False
-        )
+            [self.folder / ".ci" / "judges", *arguments],
+            env=given, capture_output=True, text=True, check=False,
+        )  # fmt: skip
         return ran.returncode, ran.stdout + ran.stderr
 
 
@@ -75,12 +80,19 @@ def fetch(tmp_path):
     return Fetch(tmp_path)
 
 
-def test_all_is_fetched_once(fetch):
-    status, text = fetch.run()
+DEFAULT = {"bitsandbytes", "pyobjc", "device-libs", "rocr", "mesa", "tinymesa"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "folders"),
+    [((), DEFAULT), (("--full",), DEFAULT | {"hipcc", "triton", "llvm", "mlx"})],
+)
+def test_all_is_fetched_once(fetch, arguments, folders):
+    status, text = fetch.run(*arguments)
     assert status == 0, text
     unpacked = {path.parent.name for path in (fetch.folder / ".judges").glob("*/unpacked")}
-    assert {"bitsandbytes", "device-libs", "rocr", "mesa", "tinymesa"} <= unpacked
-    status, text = fetch.run(PIP_SAYS=OFFLINE_PIP, APT_SAYS=OFFLINE_APT)
+    assert unpacked == folders
+    status, text = fetch.run(*arguments, PIP_SAYS=OFFLINE_PIP, APT_SAYS=OFFLINE_APT)
     assert status == 0, text
 
 
@@ -126,6 +138,15 @@ def test_what_cannot_be_unpacked_is_an_error_each_time(fetch, broken):
         status, text = fetch.run(BROKEN=broken)
         assert status not in (0, 75), text
     assert fetch.run()[0] == 0
+
+
+@pytest.mark.parametrize("broken", ["hipcc", "libllvm15"])
+def test_a_compiler_that_is_half_unpacked_is_not_taken_for_whole(fetch, broken):
+    for _ in range(2):
+        status, text = fetch.run("--full", BROKEN=broken)
+        assert status not in (0, 75), text
+        assert not (fetch.folder / ".judges" / "hipcc").exists()
+    assert fetch.run("--full")[0] == 0
 
 
 @pytest.mark.parametrize(("status", "goes_on"), [(0, True), (75, True), (1, False), (2, False)])

@@ -11,5 +11,7 @@ def judge(name: str) -> Path:
     """A folder of the judges; where it is missing, the test is skipped."""
     folder = JUDGES / name
     if not folder.is_dir():
-        pytest.skip(f"no {name}: .ci/judges fetches it (LLVM's tests and Triton with --full)")
+        pytest.skip(
+            f"no {name}: .ci/judges fetches it (hipcc, LLVM's tests, MLX and Triton with --full)"
+        )
     return folder
