@@ -26,7 +26,7 @@ OTHER_TEXT = re.compile(
     # gfx12 keeps s_waitcnt, whose counters the package reads by another layout there than LLVM.
     r"|s_waitcnt"
     # Modifiers or suffixes that the package prints otherwise than LLVM: not yet understood.
-    r"|v_mfma_scale|v_dot4_u32_u8|v_dot4_i32_i8|v_dot8|v_dot2acc|v_pk_fmac"
+    r"|v_dot4_u32_u8|v_dot4_i32_i8|v_dot8|v_dot2acc|v_pk_fmac"
     r"|v_cvt_pk_(fp8|bf8)_f32_e64_dpp"
     # LLVM 22 prints the bits of a constant that it has not decoded, or of more than the literal.
     r"|v_fmac_f(16|32)_e64_dpp|v_dot2_(bf16|f16)_(bf16|f16)"

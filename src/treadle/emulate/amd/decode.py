@@ -288,9 +288,10 @@ def _spread(row: Row, operands: dict[str, Operand], modifiers: dict[str, int]) -
 
 
 def _select(row: Row, modifiers: dict[str, int], number: int, bits: int) -> None:
-    if "op_sel" in row.classes:
+    of_scales = row.classes.get("src0_modifiers") == "op_sel0"
+    if "op_sel" in row.classes or of_scales:
         _mark(modifiers, "op_sel", number, bits >> 2)
-    if "op_sel_hi" in row.classes:
+    if "op_sel_hi" in row.classes or of_scales:
         _mark(modifiers, "op_sel_hi", number, bits >> 3)
     elif "op_sel" in row.classes and number == 0:
         _mark(modifiers, "op_sel", 3, bits >> 3)

@@ -24,8 +24,9 @@ SCALARS, VECTORS = 124, 256
 TTMP7, TTMP8, TTMP9 = _TTMP + 7, _TTMP + 8, _TTMP + 9
 ILLEGAL = Fault.FIRST_OWN
 NOT_WAITED = Fault.FIRST_OWN + 1
-# Most registers of the matrices of an instruction: A, B, the sums, and what picks from a sparse A.
-_MATRICES = {"a": 8, "b": 8, "d": 32, "k": 1}
+# Most registers of the matrices of an instruction: A, B, the sums, and what picks from a sparse A,
+# or the scales of A and B.
+_MATRICES = {"a": 8, "b": 8, "d": 32, "k": 2}
 _OTHERS = ("m0", "scc", "exec_hi", "flat_scratch_lo", "flat_scratch_hi")
 # Where generic addresses of shared and of scratch memory begin, as the driver says as well.
 SHARED, PRIVATE, WINDOW = 1 << 48, 2 << 48, 1 << 32

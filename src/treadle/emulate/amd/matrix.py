@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.matrix_function import product_function
-from treadle.emulate.amd.matrix_layouts import BITS, Sources, Unit, unit_of
+from treadle.emulate.amd.matrix_layouts import BITS, Sources, Unit, unit_of, unit_of_formats
 from treadle.emulate.amd.meanings import MEANINGS
 from treadle.emulate.amd.operands import Kind
 from treadle.emulate.amd.wave import Unsupported
@@ -80,6 +80,23 @@ def _signs(w: Wave, unit: Unit) -> _Signs:
     return _Signs(a, b, sign * (low >> 2 & 1), keep)
 
 
+def _scales(w: Wave) -> str:
+    """Puts the scales of A and of B where a function finds them: of each register the byte that
+    op_sel (a number's lower bit) and op_sel_hi say.
+    """
+    m, place = w.item.modifiers, w.e.warp_field("matrix_k")
+    for n in range(2):
+        byte = (m["op_sel"] >> n & 1) + 2 * (m["op_sel_hi"] >> n & 1)
+        of = w.item.operands[f"scale_src{n}"]
+        if of.kind in (Kind.CONSTANT, Kind.LITERAL):
+            raise Unsupported(f"{w.item.operation} with a scale that is a constant")
+        value = w.x.op("u32", "lshr", w.lanes_of(of), w.x.const("u32", 8 * byte))
+        value = w.x.op("u32", "and", value, w.x.const("u32", 255))
+        at = w.e.op(f"getelementptr i8, ptr {place}, i64 {4 * w.width * n}")
+        w.e.do(f"store {w.e.lanes('i32')} {value}, ptr {at}, align 4")
+    return place
+
+
 def _multiply(w: Wave, unit: Unit, name: str, key: int = 0) -> None:
     m, operands = w.item.modifiers, w.item.operands
     third = operands["vdst"] if unit.is_sparse else operands.get("src2") or operands["vdst"]
@@ -96,6 +113,8 @@ def _multiply(w: Wave, unit: Unit, name: str, key: int = 0) -> None:
     picks = a
     if unit.is_sparse:
         picks = _spill(w, operands.get("idx") or operands["src2"], 1, "matrix_k")
+    elif unit.is_scaled:
+        picks = _scales(w)
     function = product_function(w, unit, f"{name}{'_clamp' if clamps else ''}", clamps)
     # The upper halves of registers are two bytes further on.
     at = w.e.op(f"getelementptr i8, ptr {d}, i64 2") if is_high else d
@@ -120,6 +139,14 @@ def _add_mfma(name: str) -> None:
         unit = unit_of(w.name, 9, 64, blocks, sources=sources)
         more = f"_{sources.cbsz}_{sources.abid}_{sources.blgp}"
         _multiply(w, unit, f"{w.name}_{w.chip.name}{more}")
+
+
+def _add_formats(name: str) -> None:
+    @MEANINGS.of(name)
+    def meaning(w: Wave) -> None:
+        formats = w.item.modifiers["cbsz"], w.item.modifiers["blgp"]
+        unit = unit_of_formats(w.name, *formats)
+        _multiply(w, unit, f"{w.name}_{formats[0]}_{formats[1]}")
 
 
 def _add_smfmac(name: str) -> None:
@@ -172,6 +199,9 @@ for _shape in ("16x16x32", "32x32x16"):
         _add_smfmac(f"v_smfmac_f32_{_shape}_{_kind}")
 for _shape in ("16x16x64", "32x32x32"):
     _add_smfmac(f"v_smfmac_i32_{_shape}_i8")
+for _shape in ("16x16x128", "32x32x64"):
+    for _word in ("", "scale_"):
+        _add_formats(f"v_mfma_{_word}f32_{_shape}_f8f6f4")
 # As gfx90a calls them.
 for _kind, _shapes in {
     "f32": ("32x32x1", "16x16x1", "4x4x1", "32x32x2", "16x16x4"),

@@ -1,7 +1,7 @@
 """The function of a matrix instruction: a loop over the sums, in tables of where elements lie.
 
 Sums start at C and take products in order of k: of 32 and of 64 bits in fused steps, of shorter
-floats in float64, which is rounded at the end, of integers exactly.
+floats in float64, which is rounded at the end, of integers exactly. Scales are powers of two.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from treadle.emulate.amd.matrix_layouts import BITS, Unit
-from treadle.emulate.amd.small_floats import small_float, table_of
+from treadle.emulate.amd.small_floats import small_float, table_of, table_of_e2m1
 
 if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
@@ -63,6 +63,19 @@ def _loaded(w: Wave, kind: str, name: str) -> str:
   %{name}.f = load float, ptr %{name}.t
   %{name} = fpext float %{name}.f to double"""
         )
+    if kind == "fp4":
+        return (
+            text
+            + f"""  %{name}.r = load i8, ptr %{name}.p
+  %{name}.h = and i32 %{name}.o, 4
+  %{name}.s = trunc i32 %{name}.h to i8
+  %{name}.v = lshr i8 %{name}.r, %{name}.s
+  %{name}.n = and i8 %{name}.v, 15
+  %{name}.i = zext i8 %{name}.n to i32
+  %{name}.t = getelementptr float, ptr {table_of_e2m1(w.e)}, i32 %{name}.i
+  %{name}.f = load float, ptr %{name}.t
+  %{name} = fpext float %{name}.f to double"""
+        )
     if kind == "f16":
         return (
             text
@@ -105,10 +118,38 @@ def _two_words(w: Wave, name: str) -> str:
 
 _STEPS = {
     "double": "  %product = fmul double %x, %y\n  %next = fadd double %sum, %product",
+    "scaled": "  %exact = fmul double %x, %y\n  %product = fmul double %exact, %scale\n"
+    "  %next = fadd double %sum, %product",
     "float": "  %next = call float @llvm.fma.f32(float %x, float %y, float %sum)",
     "f64": "  %next = call double @llvm.fma.f64(double %x, double %y, double %sum)",
     "i64": "  %product = mul i64 %x, %y\n  %next = add i64 %sum, %product",
 }
+
+
+def _scale(w: Wave, unit: Unit) -> str:
+    """Lines that make %scale of the bytes at %picks: one register for A, and one for B.
+
+    2 ** (byte - 127) of each, so that the exponent of both is that of a normal float64. 255 is NaN.
+    """
+    return f"""  %group = lshr i32 %k, 5
+  %from = mul i32 %group, {unit.side}
+  %sa.l = add i32 %from, %i
+  %sb.m = add i32 %from, %column
+  %sb.l = add i32 %sb.m, {w.width}
+  %sa.p = getelementptr i32, ptr %picks, i32 %sa.l
+  %sb.p = getelementptr i32, ptr %picks, i32 %sb.l
+  %sa = load i32, ptr %sa.p
+  %sb = load i32, ptr %sb.p
+  %sa.n = icmp eq i32 %sa, 255
+  %sb.n = icmp eq i32 %sb, 255
+  %s.n = or i1 %sa.n, %sb.n
+  %s.e = add i32 %sa, %sb
+  %s.b = add i32 %s.e, {1023 - 2 * 127}
+  %s.w = zext i32 %s.b to i64
+  %s.i = shl i64 %s.w, 52
+  %s.f = bitcast i64 %s.i to double
+  %scale = select i1 %s.n, double 0x7FF8000000000000, double %s.f
+"""
 
 
 def _started(w: Wave, total: str, work: str) -> str:
@@ -175,7 +216,8 @@ def _finished(w: Wave, total: str, work: str, clamps: bool) -> str:
 def product_function(w: Wave, unit: Unit, name: str, clamps: bool) -> str:
     """A function of places of A, B and D that adds the product to D.
 
-    %picks and %key are where bits that pick from a sparse A lie, and the first one.
+    %picks and %key are where bits that pick from a sparse A lie, and the first one; or %picks is
+    where scales lie.
     """
     side, blocks, width = range(unit.side), range(unit.blocks), w.width
     stored, depth = unit.stored, unit.depth
@@ -240,7 +282,7 @@ step:
   %y.o = load i32, ptr %yt
 {_loaded(w, unit.kinds[0], "x").replace("%x.m", "%a")}
 {_loaded(w, unit.kinds[1], "y").replace("%y.m", "%b")}
-{_STEPS[work]}
+{_scale(w, unit) if unit.is_scaled else ""}{_STEPS["scaled" if unit.is_scaled else work]}
   %k.next = add i32 %k, 1
   %more = icmp ult i32 %k.next, {stored}
   br i1 %more, label %step, label %done

@@ -3,7 +3,9 @@
     unit_of("v_wmma_f32_16x16x16_f16", 12, 32).left(0, 4, 0)  ->  (16, 0): the lane, and its value
 
 The maps are in AMD's manuals of the instruction sets and in its Matrix Instruction Calculator. Of
-gfx950 they are gfx942's with twice as many neighbours in a lane.
+gfx950 they are gfx942's with twice as many neighbours in a lane. Those of its products of 8 and 4
+bits (`unit_of_formats`) are in the tests of AMD's composable_kernel, and in its blog "Matrix Core
+Programming on AMD CDNA3 and CDNA4".
 """
 
 from __future__ import annotations
@@ -14,12 +16,12 @@ from dataclasses import dataclass
 
 from treadle.emulate.amd.wave import Unsupported
 
-__all__ = ["BITS", "Sources", "Unit", "unit_of"]
+__all__ = ["BITS", "Sources", "Unit", "unit_of", "unit_of_formats"]
 
 Place = tuple[int, int]  # a lane, and the number of a value there
 Map = Callable[[int, int, int], Place]
 BITS = {"f64": 64, "f32": 32, "xf32": 32, "f16": 16, "bf16": 16, "i32": 32, "fp8": 8, "bf8": 8,
-         "i8": 8, "u8": 8, "i4": 4, "u4": 4}  # fmt: skip
+         "i8": 8, "u8": 8, "i4": 4, "u4": 4, "fp4": 4}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ class Unit:
     right: Map
     sums: Map
     is_sparse: bool = False
+    is_scaled: bool = False  # by a byte of each lane for 32 neighbours along k of a line
 
     @property
     def stored(self) -> int:
@@ -167,6 +170,30 @@ def _smfmac(side: int, depth: int, kinds: tuple[str, str], total: str) -> Unit:
     left, right = (_cdna_lines(side, n, 1) for n in (each // 2, each))
     sums = _cdna_sums(side, total)
     return Unit(side, depth, 1, kinds, total, BITS[total], left, right, sums, is_sparse=True)
+
+
+_FORMATS = ("fp8", "bf8", "", "", "fp4")  # by cbsz of A and blgp of B; those without a name: 6 bits
+
+
+def _cdna_chunks(side: int) -> Map:
+    """Lanes run over lines, then chunks of 16 along k; then each has as many again."""
+    groups = 64 // side
+    return lambda i, k, _: (i + side * (k // 16 % groups), k // 16 // groups * 16 + k % 16)
+
+
+def unit_of_formats(name: str, left: int, right: int) -> Unit:
+    """The unit of v_mfma_f32_*_f8f6f4 and of v_mfma_scale_f32_*_f8f6f4, by the numbers of formats.
+
+    Unsupported for formats of 6 bits, and for 8 bits beside 4: no two authorities agree there.
+    """
+    words = name.split("_")
+    side, _, depth = map(int, words[-2].split("x"))
+    kinds = _FORMATS[left], _FORMATS[right]
+    if not all(kinds) or BITS[kinds[0]] != BITS[kinds[1]]:
+        raise Unsupported(f"{name} with cbsz:{left} and blgp:{right}")
+    lines = _cdna_lines(side, 32, 1) if BITS[kinds[0]] == 4 else _cdna_chunks(side)
+    sums, is_scaled = _cdna_sums(side, "f32"), words[2] == "scale"
+    return Unit(side, depth, 1, kinds, "f32", 32, lines, lines, sums, is_scaled=is_scaled)
 
 
 _NAME = re.compile(

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from treadle.emulate.amd.wave import Wave
     from treadle.emulate.simt.emit import Emitter
 
-__all__ = ["SmallFloat", "decoded", "small_float", "table_of"]
+__all__ = ["SmallFloat", "decoded", "small_float", "table_of", "table_of_e2m1"]
+
+_E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)  # Open Compute Project's; the fourth bit is a sign
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,13 @@ def table_of(e: Emitter, of: SmallFloat) -> str:
     numbers = (float_bits(of.value(byte), 64) for byte in range(256))
     values = ", ".join(f"float 0x{number:016X}" for number in numbers)
     return e.need(name, f"@{name} = private constant [256 x float] [{values}]\n")
+
+
+def table_of_e2m1(e: Emitter) -> str:
+    """A table of what 4 bits mean, as floats."""
+    numbers = (float_bits(sign * x, 64) for sign in (1.0, -1.0) for x in _E2M1)
+    values = ", ".join(f"float 0x{number:016X}" for number in numbers)
+    return e.need("amd_e2m1", f"@amd_e2m1 = private constant [16 x float] [{values}]\n")
 
 
 def decoded(w: Wave, of: SmallFloat, value: str) -> str:

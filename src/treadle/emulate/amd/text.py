@@ -65,10 +65,12 @@ def _place(of: Instruction, name: str) -> str:
         base = "imm"
     if name == "vdst" and base not in of.operands and "vdata" in of.operands:
         base = "vdata"
+    llvm_class = of.row.classes.get(name, "")
+    if name.endswith("_modifiers") and llvm_class in _BYTES_OF_SCALES:
+        return _byte_of_scales(of, _BYTES_OF_SCALES[llvm_class])
     if base in of.operands:
         return _operand_text(of, base)
     number = of.modifiers.get(name, 0)
-    llvm_class = of.row.classes.get(name, "")
     for table in (_BY_CLASS, _BY_NAME):
         printer = table.get(llvm_class if table is _BY_CLASS else name)
         if printer:
@@ -255,6 +257,17 @@ def _mask(word: str, default: int) -> Callable[[Instruction, int], str]:
         return f" {word}:[{','.join(map(str, bits))}]"
 
     return shown
+
+
+_BYTES_OF_SCALES = {"op_sel0": "op_sel", "op_sel_hi0": "op_sel_hi"}
+
+
+def _byte_of_scales(of: Instruction, word: str) -> str:
+    """One bit of which byte a scale is: of A, of B, and of C, which has none."""
+    number = of.modifiers[word]
+    if not number and word == "op_sel":
+        return ""
+    return f" {word}:[{number & 1},{number >> 1 & 1},0]"
 
 
 def _chooses_result(of: Instruction) -> bool:
