@@ -60,18 +60,30 @@ def test_the_most_frequent_element_is_the_smallest_of_several():
         Tensor.zeros(2, 0).mode()
 
 
-@pytest.mark.parametrize("dtype", [np.int8, np.int32, np.uint32, np.int64])
-def test_divisors_are_numpys_up_to_fibonacci_numbers(dtype):
-    most = np.iinfo(dtype).max
-    numbers = [0, 1, 12, int(most)]
-    first, second = 1, 1
-    while first + second <= most:
-        first, second = second, first + second
-    a = np.array([*numbers, second, 0, 100], dtype)
-    b = np.array([0, 5, 18, 6, first, 0, 75], dtype)
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32,
+                                   np.int64, np.uint64])  # fmt: skip
+def test_divisors_are_numpys_up_to_pell_and_fibonacci_numbers(dtype):
+    """Which need the most steps: of remainders nearest to 0, and of those that are not negative."""
+    most = int(np.iinfo(dtype).max)
+    a, b = [0, 1, 12, most, 0, 100, most], [0, 5, 18, 6, 0, 75, most - 1]
+    for factor in (2, 1):
+        first, second = 1, factor
+        while factor * second + first <= most:
+            first, second = second, factor * second + first
+            a += [second, first]
+            b += [first, second]
+    a, b = np.array(a, dtype), np.array(b, dtype)
     x, y = Tensor(a, device="CPU"), Tensor(b, device="CPU")
     assert x.gcd(y).tolist() == np.gcd(a, b).tolist()
     assert x[:3].lcm(y[:3]).tolist() == np.lcm(a[:3], b[:3]).tolist()
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.uint8])
+def test_divisors_of_all_numbers_of_eight_bits_are_numpys(dtype):
+    numbers = np.arange(256).astype(np.uint8).view(dtype)
+    x = Tensor(numbers, device="CPU")
+    wanted = np.gcd(*np.meshgrid(*[numbers.astype(np.int32)] * 2, indexing="ij")).astype(dtype)
+    np.testing.assert_array_equal(x.reshape(256, 1).gcd(x.reshape(1, 256)).numpy(), wanted)
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.float32, np.float64])
