@@ -1,6 +1,6 @@
 """Mesa's assembler, in processes of its own: where an assertion of it fails, it ends them.
 
-    assemble(["add.f r0.x, r0.y, c1.x", "nop"])  ->  [0x40100000100_40001, 0x0]
+    assemble(["add.f r0.x, r0.y, c1.x", "nop"])  ->  [0x4010000010040001, 0]
 
 A text that Mesa's parser rejects becomes None, one that ends its process becomes `ENDED`.
 """
@@ -9,6 +9,7 @@ import ctypes
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 from tests.emulate.judges import judge
 
@@ -17,6 +18,7 @@ from treadle.target import adreno_chip
 
 __all__ = ["ENDED", "assemble"]
 
+ROOT = Path(__file__).parents[3]
 ENDED = "ended"
 _REJECTED = "rejected"
 _PLAIN = "mov.f32f32 r0.x, r0.y"
@@ -30,7 +32,7 @@ def assemble(texts, chip="a630"):
     done = subprocess.run(
         [sys.executable, "-m", __name__, chip],
         input="\n".join(texts), env=os.environ | {"MESA_LIBRARY": library},
-        capture_output=True, text=True, check=False, timeout=600,
+        cwd=ROOT, capture_output=True, text=True, check=False, timeout=600,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found = done.stdout.split()
