@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING
 
 from treadle.compile import nir
 from treadle.compile.ir3_code import Constant, Literal, Operand, Value
-from treadle.compile.ir3_object import Entry, pack
 from treadle.compile.ir3_text import read_head, read_operand
 from treadle.compile.report import save_rejected
 from treadle.errors import InternalError
+from treadle.ir3_object import KernelCode, pack
 from treadle.target import adreno_chip
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def _compiler(chip: AdrenoChip) -> tuple[int, ctypes.Array[ctypes.c_char]]:
     return made, ours
 
 
-def _machine_code(lines: list[str], chip: AdrenoChip) -> Entry:
+def _machine_code(lines: list[str], chip: AdrenoChip) -> KernelCode:
     name, work_items, buffers, variables, shared = read_head(lines[0])
     mesa, (compiler, options) = nir.library(), _compiler(chip)
     built = nir.Shader(mesa, ctypes.addressof(options), work_items, shared)
@@ -163,7 +163,7 @@ def _machine_code(lines: list[str], chip: AdrenoChip) -> Entry:
     mesa.ir3_finalize_nir(ctypes.c_void_p(compiler), finalizing, ctypes.c_void_p(built.address))
     shader: int = mesa.rzalloc_size(ctypes.c_void_p(), ctypes.c_size_t(_SHADER))
     try:
-        return _compiled(mesa, shader, built.address, compiler, Entry(
+        return _compiled(mesa, shader, built.address, compiler, KernelCode(
             name, work_items, buffers, variables, 0, 0, 64, 0, shared, 0, 0, False, (), (),
         ))  # fmt: skip
     finally:
@@ -172,8 +172,8 @@ def _machine_code(lines: list[str], chip: AdrenoChip) -> Entry:
 
 
 def _compiled(
-    mesa: ctypes.CDLL, shader: int, shader_nir: int, compiler: int, known: Entry
-) -> Entry:
+    mesa: ctypes.CDLL, shader: int, shader_nir: int, compiler: int, known: KernelCode
+) -> KernelCode:
     _word(shader).value = _COMPUTE
     _pointer(shader + _SHADER_COMPILER).value = compiler
     _pointer(shader + _SHADER_NIR).value = shader_nir
@@ -201,7 +201,7 @@ def _compiled(
     return _entry(variant, state, code, known)  # the code goes with the variant
 
 
-def _entry(variant: int, state: int, code: int, known: Entry) -> Entry:
+def _entry(variant: int, state: int, code: int, known: KernelCode) -> KernelCode:
     _check_numbers(variant, known.name)
     nbytes = _word(variant + _INFO).value
     words = memoryview(ctypes.string_at(code, nbytes)).cast("Q").tolist()
@@ -210,7 +210,7 @@ def _entry(variant: int, state: int, code: int, known: Entry) -> Entry:
     literals = memoryview(ctypes.string_at(values or 0, 4 * count)).cast("I").tolist()
     first = _word(state + _STATE_ALLOCATED + _ALLOCATED_END).value
     whole, half = (ctypes.c_int8.from_address(variant + _INFO + at).value for at in (24, 25))
-    return Entry(
+    return KernelCode(
         known.name, known.work_items, known.buffers, known.variables,
         registers=max(whole, half // 2, 0) + 1,
         branches=_word(variant + _BRANCHES).value,
