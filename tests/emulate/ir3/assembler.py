@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tests.emulate.judges import judge
 
-from treadle.compile import mesa_ir3, nir
+from treadle.compile import mesa_nir, nir
 from treadle.target import adreno_chip
 
 __all__ = ["ENDED", "assemble"]
@@ -46,7 +46,7 @@ class _Assembler:
 
     def __init__(self, chip):
         self._mesa = nir.library()
-        self._compiler, _ = mesa_ir3._compiler(adreno_chip(chip))
+        self._compiler, _ = mesa_nir._compiler(adreno_chip(chip))
         self._mesa.ir3_parse.restype = ctypes.c_void_p
         self._libc = ctypes.CDLL(None)
         self._libc.fmemopen.restype = ctypes.c_void_p
@@ -60,13 +60,13 @@ class _Assembler:
 
     def _first(self, text):
         mesa, data = self._mesa, text.encode() + b"\n"
-        variant = mesa.rzalloc_size(ctypes.c_void_p(), ctypes.c_size_t(mesa_ir3._VARIANT))
+        variant = mesa.rzalloc_size(ctypes.c_void_p(), ctypes.c_size_t(mesa_nir._VARIANT))
         try:
-            state = mesa.rzalloc_size(ctypes.c_void_p(variant), ctypes.c_size_t(mesa_ir3._STATE))
-            mesa_ir3._word(variant + mesa_ir3._VARIANT_TYPE).value = mesa_ir3._COMPUTE
-            mesa_ir3._pointer(variant + mesa_ir3._VARIANT_COMPILER).value = self._compiler
-            mesa_ir3._pointer(variant + mesa_ir3._CONST_STATE).value = state
-            ctypes.c_bool.from_address(variant + mesa_ir3._MERGED).value = True
+            state = mesa.rzalloc_size(ctypes.c_void_p(variant), ctypes.c_size_t(mesa_nir._STATE))
+            mesa_nir._word(variant + mesa_nir._VARIANT_TYPE).value = mesa_nir._COMPUTE
+            mesa_nir._pointer(variant + mesa_nir._VARIANT_COMPILER).value = self._compiler
+            mesa_nir._pointer(variant + mesa_nir._CONST_STATE).value = state
+            ctypes.c_bool.from_address(variant + mesa_nir._MERGED).value = True
             info = ctypes.create_string_buffer(_INFO_BYTES)
             file = self._libc.fmemopen(data, ctypes.c_size_t(len(data)), b"r")
             parsed = mesa.ir3_parse(ctypes.c_void_p(variant), info, ctypes.c_void_p(file))
