@@ -12,12 +12,11 @@ import ctypes
 import threading
 from collections.abc import Sequence
 
-from treadle.compile.ir3_object import Entry as Code
-from treadle.compile.ir3_object import unpack
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.ir3.execute import IR3Program
 from treadle.emulate.ir3.program import Kernel
 from treadle.emulate.simt.machine import Region
+from treadle.ir3_object import KernelCode, unpack
 from treadle.runtime.base import Entry, Launch
 from treadle.runtime.null import NullAllocator, NullDevice
 from treadle.target import host_target
@@ -53,7 +52,7 @@ class _Allocator(NullAllocator):
 class Phase:
     """One entry of an object, ready to run."""
 
-    def __init__(self, code: Code, entry: Entry) -> None:
+    def __init__(self, code: KernelCode, entry: Entry) -> None:
         assert code.work_items == entry.work_items
         assert code.buffers == len(entry.slots)
         assert code.variables == len(entry.variables)

@@ -8,18 +8,18 @@ import pytest
 from tests.compile.mesa import disassemble
 
 from treadle.compile.ir3 import IR3Compiler, machine_code
-from treadle.compile.ir3_code import Constant, Image, Instruction, Literal, Register, Value
+from treadle.compile.ir3_code import Constant, Instruction, Literal, Register, Value
 from treadle.compile.ir3_conditions import join_conditions
 from treadle.compile.ir3_hazards import insert_waits
 from treadle.compile.ir3_liveness import gaps, lives, pressures
 from treadle.compile.ir3_loops import hoist
-from treadle.compile.ir3_object import Entry, pack, unpack
 from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
 from treadle.compile.ir3_registers import allocate
 from treadle.compile.ir3_schedule import schedule
 from treadle.compile.ir3_text import parse
 from treadle.compile.ir3_vectors import join_accesses
 from treadle.errors import DeviceError, InternalError
+from treadle.ir3_object import ImageSlot, KernelCode, pack, unpack
 from treadle.target import ADRENO_CHIPS, adreno_chip, adreno_target
 
 HEAD = "kernel k work_items=64 buffers=2 variables=0 shared=0\n"
@@ -423,19 +423,19 @@ def test_work_items_meet_behind_conditions():
 
 def test_objects_are_read_as_they_were_written():
     entries = [
-        Entry(
+        KernelCode(
             "k_0", 128, 2, 1, 17, 3, 64, 16, 6400, 9, 2, True, (1, 0xFFFFFFFF),
-            (1 << 63, 5), (Image(1, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)),
+            (1 << 63, 5), (ImageSlot(1, True, 0, 3, 4, 32), ImageSlot(0, False, 0, 16384, 1, 16)),
         ),
-        Entry("ö", 1, 0, 0, 1, 0, 64, 0, 0, 0, 0, False, (), ()),
+        KernelCode("ö", 1, 0, 0, 1, 0, 64, 0, 0, 0, 0, False, (), ()),
     ]  # fmt: skip
     assert unpack(pack(entries)) == entries
     assert unpack(pack([])) == []
 
 
 def test_broken_objects_are_errors():
-    image = Image(0, True, 0, 3, 4, 32)
-    whole = pack([Entry("k", 64, 1, 0, 1, 0, 64, 0, 0, 1, 1, False, (7,), (1, 2), (image,))])
+    image = ImageSlot(0, True, 0, 3, 4, 32)
+    whole = pack([KernelCode("k", 64, 1, 0, 1, 0, 64, 0, 0, 1, 1, False, (7,), (1, 2), (image,))])
     with pytest.raises(InternalError, match="no object"):
         unpack(b"\x7fELF" + whole)
     for size in range(len(whole)):

@@ -15,10 +15,10 @@ from tests.emulate.judges import judge
 from treadle import Tensor
 from treadle.compile import nir
 from treadle.compile.ir3 import IR3Compiler
-from treadle.compile.ir3_object import unpack
 from treadle.compile.mesa_ir3 import MesaIR3Compiler
 from treadle.emulate.ir3.decode import decode
 from treadle.errors import DeviceError, InternalError
+from treadle.ir3_object import unpack
 from treadle.runtime.base import Entry, Slot
 from treadle.target import ADRENO_CHIPS, adreno_target
 

@@ -11,8 +11,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from treadle import Context, GlobalCounters, Tensor
-from treadle.engine import child, kernels, pipeline, workers
+from treadle import Context, GlobalCounters, Tensor, child
+from treadle.engine import kernels, pipeline, workers
 from treadle.engine.devices import Device
 from treadle.engine.run import scheduled
 from treadle.engine.translation import Translator

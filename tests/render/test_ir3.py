@@ -9,7 +9,6 @@ import pytest
 
 from treadle import Tensor
 from treadle.compile.ir3 import IR3Compiler, machine_code
-from treadle.compile.ir3_object import unpack
 from treadle.compile.ir3_text import parse
 from treadle.dtype import dtypes
 from treadle.engine.devices import _open
@@ -18,6 +17,7 @@ from treadle.errors import InternalError
 from treadle.ir.args import VarArg
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.ir3_object import unpack
 from treadle.runtime import null
 from treadle.runtime.base import Entry, Slot
 from treadle.target import adreno_chip, adreno_target

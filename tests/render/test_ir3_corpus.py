@@ -9,11 +9,11 @@ import pytest
 
 from treadle import Context
 from treadle.compile.ir3 import IR3Compiler
-from treadle.compile.ir3_object import unpack
 from treadle.emulate.ir3.decode import decode
 from treadle.emulate.ir3.operands import Instruction
 from treadle.emulate.ir3.waits import Block, too_early
 from treadle.engine.realized import current
+from treadle.ir3_object import unpack
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.render.ir3 import IR3Renderer

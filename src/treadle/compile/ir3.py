@@ -14,7 +14,6 @@ from treadle.compile.ir3_conditions import join_conditions
 from treadle.compile.ir3_encode import encode_kernel
 from treadle.compile.ir3_hazards import insert_waits
 from treadle.compile.ir3_loops import hoist
-from treadle.compile.ir3_object import Entry, pack
 from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
 from treadle.compile.ir3_registers import allocate, fits
 from treadle.compile.ir3_schedule import schedule
@@ -22,6 +21,7 @@ from treadle.compile.ir3_text import parse
 from treadle.compile.ir3_vectors import join_accesses
 from treadle.compile.report import save_rejected
 from treadle.errors import InternalError
+from treadle.ir3_object import KernelCode, pack
 from treadle.target import AdrenoChip, adreno_chip
 
 if TYPE_CHECKING:
@@ -69,7 +69,7 @@ class IR3Compiler:
             ) from error
 
 
-def machine_code(kernel: Kernel, chip: AdrenoChip) -> Entry:
+def machine_code(kernel: Kernel, chip: AdrenoChip) -> KernelCode:
     """The code of one kernel, and its figures."""
     # Before copies are gone: tests of one value are the same instruction.
     join_conditions(kernel)
@@ -102,7 +102,7 @@ def _registers(kernel: Kernel, chip: AdrenoChip) -> int:
     return min(MOST_REGISTERS, chip.registers * chip.granularity // waves)
 
 
-def _entry(kernel: Kernel, chip: AdrenoChip) -> Entry:
+def _entry(kernel: Kernel, chip: AdrenoChip) -> KernelCode:
     last = max(
         (
             operand.units[-1]
@@ -116,7 +116,7 @@ def _entry(kernel: Kernel, chip: AdrenoChip) -> Entry:
     first = kernel.first_literal // 4
     doubles = chip.wave > SINGLE_WAVE and kernel.work_items > SINGLE_WAVE
     doubles = doubles and 2 * registers <= chip.registers
-    return Entry(
+    return KernelCode(
         name=kernel.name,
         work_items=kernel.work_items,
         buffers=kernel.buffers,

@@ -11,9 +11,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from treadle.ir3_object import ImageSlot
 
 __all__ = [
-    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Image", "Instruction",
+    "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Instruction",
     "Kernel", "Literal", "Operand", "Register", "Value", "name_of",
 ]  # fmt: skip
 
@@ -119,21 +123,6 @@ class Block:
     meets: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
-    """Buffer `buffer` is an image of `height` rows of `width` texels, four floats of `bits` each.
-
-    `number` counts textures, which are only read, or else the other images.
-    """
-
-    buffer: int
-    is_texture: bool
-    number: int
-    height: int
-    width: int
-    bits: int
-
-
 @dataclass(slots=True)
 class Kernel:
     """One entry point, with what its text says of it.
@@ -153,7 +142,7 @@ class Kernel:
     depth: int = 0
     private: int = 0
     literals: list[int] = field(default_factory=list)
-    images: list[Image] = field(default_factory=list)
+    images: list[ImageSlot] = field(default_factory=list)
 
     @property
     def first_literal(self) -> int:

@@ -22,7 +22,6 @@ from treadle.compile.ir3_code import (
     PREDICATE,
     Block,
     Constant,
-    Image,
     Instruction,
     Kernel,
     Literal,
@@ -31,6 +30,7 @@ from treadle.compile.ir3_code import (
     Value,
 )
 from treadle.errors import InternalError
+from treadle.ir3_object import ImageSlot
 
 __all__ = ["parse", "read_head", "read_operand"]
 
@@ -191,10 +191,10 @@ def read_head(line: str) -> tuple[str, int, int, int, int]:
     return found[1], work_items, buffers, variables, shared
 
 
-def _image(text: str) -> Image:
+def _image(text: str) -> ImageSlot:
     found = _IMAGE.fullmatch(text.strip())
     if found is None:
         raise InternalError("malformed description of an image")
     kind = found[2]
     buffer, number, height, width, bits = (int(found[n]) for n in (1, 3, 4, 5, 6))
-    return Image(buffer, kind == "texture", number, height, width, bits)
+    return ImageSlot(buffer, kind == "texture", number, height, width, bits)

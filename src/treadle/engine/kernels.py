@@ -15,6 +15,7 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from ..child import available
 from ..config import settings
 from ..dtype import dtypes
 from ..errors import DTypeError, StaleCodeError, TreadleError
@@ -28,7 +29,6 @@ from ..optimize.heuristic import optimize
 from ..schedule.kernel import Kernel
 from ..target import host_target
 from .cache import compile_cache
-from .child import available
 from .counters import GlobalCounters
 from .devices import Opened
 from .error_context import blamed

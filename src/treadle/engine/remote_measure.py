@@ -20,9 +20,9 @@ import signal
 import threading
 from typing import Any, Self
 
+from ..child import Child, Parent, available, parent
 from ..config import Context
 from ..optimize.moves import Schedule
-from .child import Child, Parent, available, parent
 from .devices import Device
 from .measure import Measurer, SearchTask, Verdict
 

@@ -19,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from typing import Self
 
-from .child import Child, parent
+from ..child import Child, parent
 from .program import Description
 from .translation import Job, Translator
 

@@ -4,7 +4,6 @@ import errno
 import mmap
 import struct
 from collections import Counter
-from dataclasses import astuple
 
 import numpy as np
 import pytest
@@ -19,19 +18,16 @@ from tests.runtime.hardware.qcom.machine import (
     upload,
 )
 
-from treadle.compile.ir3_code import Image
-from treadle.compile.ir3_object import Entry as Code
-from treadle.compile.ir3_object import pack as pack_entries
 from treadle.emulate.kgsl import Injection, KernelFault, tables
 from treadle.emulate.kgsl.abi import CALLS as DRIVER_CALLS
 from treadle.emulate.kgsl.chips import CHIPS
 from treadle.emulate.kgsl.packets import packets
 from treadle.emulate.machine.platform import EmulatedPlatform
 from treadle.errors import DeviceError, InternalError, OutOfMemory
+from treadle.ir3_object import unpack
 from treadle.runtime.base import Entry, Launch
 from treadle.runtime.hardware.qcom import KGSL, describe
 from treadle.runtime.hardware.qcom.abi import CALLS
-from treadle.runtime.hardware.qcom.kernels import kernels
 
 COUNT = 256
 DATA = np.arange(COUNT, dtype=np.int32) * 3
@@ -238,20 +234,6 @@ def test_a_chip_without_code_is_refused(machine):
 # -- what the compiler leaves
 
 
-def test_an_object_of_the_compiler_is_read():
-    images = Image(2, True, 0, 3, 4, 32), Image(0, False, 0, 16384, 1, 16)
-    entry = Code(
-        "k_1", 64, 3, 2, 12, 1, 128, 32, 1024, 5, 4, True, (1, 2, 3), (1 << 63, 7), images
-    )  # fmt: skip
-    other = Code("k_2", 32, 1, 0, 2, 1, 64, 0, 0, 1, 1, False, (), (9,))
-    found = kernels(pack_entries([entry, other]))
-    assert list(found) == ["k_1", "k_2"]
-    for name, code in (("k_1", entry), ("k_2", other)):
-        for field, value in vars(found[name]).items():
-            given = getattr(code, field)
-            assert (tuple(map(astuple, given)) if field == "images" else given) == value, field
-
-
 @pytest.mark.parametrize("cut", [0, 7, 11, 20, 60, -1])
 def test_a_broken_object_is_refused(machine, cut):
     data = pack(add_number())[:cut]
@@ -313,7 +295,7 @@ def test_a_fault_of_the_emulator_is_told(machine):
 
 
 def test_the_object_in_these_tests_is_whole():
-    (found,) = kernels(pack(add_number(), literals=[64])).values()
+    (found,) = unpack(pack(add_number(), literals=[64]))
     assert struct.pack("<Q", found.code[-1]) == struct.pack("<Q", word("end"))
 
 

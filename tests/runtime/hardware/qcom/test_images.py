@@ -5,14 +5,12 @@ import pytest
 from tests.runtime.hardware.qcom.machine import Machine
 
 from treadle import Tensor, dtypes
-from treadle.compile.ir3_code import Image as CodeImage
-from treadle.compile.ir3_object import Entry as Code
-from treadle.compile.ir3_object import pack
 from treadle.emulate.kgsl import tables
 from treadle.emulate.kgsl.images import Format, image_of
 from treadle.emulate.kgsl.packets import packets
 from treadle.engine.devices import Device
 from treadle.errors import DeviceError, DTypeError, OutOfMemory
+from treadle.ir3_object import ImageSlot, KernelCode, pack
 from treadle.runtime.base import Entry, Launch, Slot
 from treadle.runtime.hardware.qcom.images import SAMPLER, ImageLayout
 
@@ -92,14 +90,14 @@ def test_mesas_compiler_is_told_of_no_images():
 # -- launches
 
 IMAGES = (
-    CodeImage(0, True, 0, 3, 4, 32), CodeImage(2, True, 1, 1, 8, 16),
-    CodeImage(1, False, 0, 3, 4, 32),
+    ImageSlot(0, True, 0, 3, 4, 32), ImageSlot(2, True, 1, 1, 8, 16),
+    ImageSlot(1, False, 0, 3, 4, 32),
 )  # fmt: skip
 
 
 def phase_with(device, images):
     entry = Entry("k", 1, 64, tuple(Slot(n, 256, n == 1) for n in range(3)))
-    code = Code("k", 64, 3, 0, 4, 1, 64, 0, 0, 2, 2, False, (), (0,), images)
+    code = KernelCode("k", 64, 3, 0, 4, 1, 64, 0, 0, 2, 2, False, (), (0,), images)
     return device.load(pack([code]), [entry]).phases[0]
 
 

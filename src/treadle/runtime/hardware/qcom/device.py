@@ -16,13 +16,13 @@ from array import array
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from treadle.ir3_object import unpack
 from treadle.runtime.hardware.buffers import DeviceBuffer
 from treadle.runtime.hardware.calls import Prepared
 from treadle.runtime.hardware.device import HardwareDevice, Library
 from treadle.runtime.hardware.host_memory import round_up, view
 from treadle.runtime.hardware.qcom.failures import QCOMFailures
 from treadle.runtime.hardware.qcom.images import ImageAllocator, ImageBuffer
-from treadle.runtime.hardware.qcom.kernels import KernelCode, kernels
 from treadle.runtime.hardware.qcom.kgsl import KGSL
 from treadle.runtime.hardware.qcom.launches import UNIT_BYTES, Phase, unit_count
 from treadle.runtime.hardware.qcom.memory import GPUMemory, host_address
@@ -30,6 +30,7 @@ from treadle.runtime.hardware.qcom.private_memory import PrivateMemory
 from treadle.runtime.hardware.qcom.queue import SIGNAL_SLOT, ContextQueue
 
 if TYPE_CHECKING:
+    from treadle.ir3_object import KernelCode
     from treadle.runtime.base import Entry
     from treadle.runtime.hardware.timeline import Moment
     from treadle.target import Target
@@ -87,7 +88,7 @@ class QCOMDevice(HardwareDevice):
 
     def load(self, code: bytes, entries: Sequence[Entry]) -> Library:
         """An object of the compiler's."""
-        found = kernels(code)
+        found = {kernel.name: kernel for kernel in unpack(code)}
         places, image = _image(found)
         memory = self.place(len(image), lambda at: image)
         return Library(

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from typing import NamedTuple, TypeAlias
 
 from treadle.errors import DeviceError, InternalError
+from treadle.ir3_object import KernelCode
 from treadle.runtime.base import Entry
 from treadle.runtime.hardware.arguments import Arguments
 from treadle.runtime.hardware.buffers import DeviceBuffer
@@ -27,7 +28,6 @@ from treadle.runtime.hardware.qcom.images import (
     SAMPLER,
     ImageLayout,
 )
-from treadle.runtime.hardware.qcom.kernels import KernelCode
 from treadle.runtime.hardware.qcom.private_memory import PrivateMemory
 
 __all__ = ["UNIT_BYTES", "Phase", "unit_count"]
@@ -68,13 +68,14 @@ class _Arguments(Arguments):
         self.nbytes = self.sampler + _SAMPLER_BYTES * bool(self.textures)
         # Where each descriptor is, its memory among the launch's, and what stays the same of it.
         self._tables: list[tuple[int, int, bytes]] = []
-        for buffer, is_texture, number, *sizes in kernel.images:
-            first = self.first_texture if is_texture else self.first_image
-            words = ImageLayout.with_sizes(*sizes).descriptor(is_texture)
+        for image in kernel.images:
+            first = self.first_texture if image.is_texture else self.first_image
+            layout = ImageLayout.with_sizes(image.height, image.width, image.bits)
+            words = layout.descriptor(image.is_texture)
             self._tables.append(
                 (
-                    first + DESCRIPTOR_BYTES * number,
-                    entry.slots[buffer].number,
+                    first + DESCRIPTOR_BYTES * image.number,
+                    entry.slots[image.buffer].number,
                     struct.pack(f"<{len(words)}I", *words),
                 )
             )

@@ -2,9 +2,10 @@
 
     unpack(pack([entry]))  ->  [entry]
 
-Numbers are little-endian. First stand eight bytes, `IR3OBJ` and a version; a count of entries; then
-each entry: its name's length and its name, the numbers of `_HEAD` as 32-bit words, its images as
-those of `_IMAGE`, its literals and its instructions.
+Compilers write it, and the runtime reads it. Numbers are little-endian. First stand eight bytes,
+`IR3OBJ` and a version; a count of entries; then each entry: its name's length and its name, the
+numbers of `_HEAD` as 32-bit words, its images as those of `_IMAGE`, its literals and its
+instructions.
 """
 
 from __future__ import annotations
@@ -12,18 +13,32 @@ from __future__ import annotations
 import struct
 from dataclasses import astuple, dataclass
 
-from treadle.compile.ir3_code import Image
 from treadle.errors import InternalError
 
-__all__ = ["Entry", "pack", "unpack"]
+__all__ = ["ImageSlot", "KernelCode", "pack", "unpack"]
 
 MAGIC = b"IR3OBJ\x02\x00"
 _HEAD = struct.Struct("<14I")
 _IMAGE = struct.Struct("<6I")
 
 
+@dataclass(frozen=True, slots=True)
+class ImageSlot:
+    """Buffer `buffer` is an image of `height` rows of `width` texels, four floats of `bits` each.
+
+    `number` counts textures, which are only read, or else the other images.
+    """
+
+    buffer: int
+    is_texture: bool
+    number: int
+    height: int
+    width: int
+    bits: int
+
+
 @dataclass(frozen=True)
-class Entry:
+class KernelCode:
     """One phase of a kernel.
 
     `registers` are the vec4 that a work item takes (FULLREGFOOTPRINT with merged registers; there
@@ -47,10 +62,10 @@ class Entry:
     has_barrier: bool
     literals: tuple[int, ...]
     code: tuple[int, ...]
-    images: tuple[Image, ...] = ()
+    images: tuple[ImageSlot, ...] = ()
 
 
-def pack(entries: list[Entry]) -> bytes:
+def pack(entries: list[KernelCode]) -> bytes:
     """The object of some entries."""
     parts = [MAGIC, struct.pack("<I", len(entries))]
     for entry in entries:
@@ -67,7 +82,7 @@ def pack(entries: list[Entry]) -> bytes:
     return b"".join(parts)
 
 
-def unpack(data: bytes) -> list[Entry]:
+def unpack(data: bytes) -> list[KernelCode]:
     """The entries of an object. Raises InternalError if it is none, or cut short."""
     if data[: len(MAGIC)] != MAGIC:
         raise InternalError("no object of Adreno's machine code, or one of another version")
@@ -77,11 +92,11 @@ def unpack(data: bytes) -> list[Entry]:
         raise InternalError(f"a broken object of Adreno's machine code: {error}") from error
 
 
-def _entries(data: bytes) -> list[Entry]:
+def _entries(data: bytes) -> list[KernelCode]:
     place = len(MAGIC)
     (count,) = struct.unpack_from("<I", data, place)
     place += 4
-    entries: list[Entry] = []
+    entries: list[KernelCode] = []
     for _ in range(count):
         (length,) = struct.unpack_from("<I", data, place)
         name = struct.unpack_from(f"{length}s", data, place + 4)[0].decode()
@@ -92,7 +107,7 @@ def _entries(data: bytes) -> list[Entry]:
         images = []
         for _ in range(count_of_images):
             buffer, is_texture, *sizes = _IMAGE.unpack_from(data, place)
-            images.append(Image(buffer, bool(is_texture), *sizes))
+            images.append(ImageSlot(buffer, bool(is_texture), *sizes))
             place += _IMAGE.size
         held = struct.unpack_from(f"<{literals}I", data, place)
         place += 4 * literals
@@ -101,7 +116,7 @@ def _entries(data: bytes) -> list[Entry]:
         work_items, buffers, variables, registers, branches, wave, *bytes_, first = numbers
         private, shared, constants = bytes_
         entries.append(
-            Entry(
+            KernelCode(
                 name, work_items, buffers, variables, registers, branches, wave, private, shared,
                 constants, first, bool(has_barrier), held, code, tuple(images),
             )

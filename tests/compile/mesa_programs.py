@@ -1,0 +1,97 @@
+"""Programs through Mesa's compiler and ours on an emulated Adreno, in a process of their own.
+
+    python -m tests.compile.mesa_programs softmax
+
+An assertion of Mesa's ends the process that it fails in, so the tests start this one. It ends with
+status 0 if what both compilers made gives the same bits, and they are those that are wanted: of
+NumPy where the program has a NumPy form, else of the CPU, but for rounding.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from tests.emulate.judges import judge
+
+__all__ = ["MOST_SECONDS", "names", "run"]
+
+ROOT = Path(__file__).parents[2]
+CHIP = "a630"  # whose code sets no register that all lanes share, which is not emulated
+MOST_SECONDS = 300
+
+
+def names():
+    """Of the programs, those with a NumPy form first."""
+    from tests.render.test_ir3 import PROGRAMS
+    from tests.render.test_ir3_corpus import PROGRAMS as CORPUS_PROGRAMS
+
+    return [*PROGRAMS, *(f"corpus {name}" for name in CORPUS_PROGRAMS)]
+
+
+def run(name, seconds=MOST_SECONDS):
+    """Runs a program in another process. What it printed last if it failed, else None."""
+    library = str(judge("tinymesa") / "tinymesa" / "libtinymesa.so")
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", __name__, name], cwd=ROOT,
+            env=os.environ | {"MESA_LIBRARY": library},
+            capture_output=True, text=True, check=False, timeout=seconds,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return f"no end within {seconds} seconds"
+    return None if done.returncode == 0 else f"status {done.returncode}: {done.stderr[-2000:]}"
+
+
+def _results(name, devices):
+    """What a program gives on each device, and what is wanted."""
+    from tests.render import corpus
+    from tests.render.test_ir3 import PROGRAMS
+
+    from treadle import Tensor
+
+    if name in PROGRAMS:
+        arrays, program, expected = PROGRAMS[name]
+        found = [program(*(Tensor(a, device=d) for a in arrays)).numpy() for d in devices]
+        return [*found, np.asarray((expected or program)(*arrays))]
+    found = []
+    for device in (*devices, "CPU"):
+        corpus.DEVICE.set(device)
+        found.append(corpus.CORPUS[name.removeprefix("corpus ")]().numpy())
+    return found
+
+
+_BOUNDS = {"float16": 2e-3, "float32": 2e-5}  # parts of the largest number
+
+
+def main():
+    """Raises AssertionError where results differ."""
+    from tests.compile.adreno import AdrenoDevice
+
+    from treadle.compile import mesa_ir3
+    from treadle.runtime import null
+
+    null.NullDevice = AdrenoDevice
+    compiled, real = [], mesa_ir3.MesaIR3Compiler.compile
+
+    def compile_(self, source):
+        compiled.append(source)
+        return real(self, source)
+
+    mesa_ir3.MesaIR3Compiler.compile = compile_
+    devices = [f"NULL:0:ADRENO:{CHIP}", f"NULL:0:IR3:{CHIP}"]
+    ours, theirs, wanted = _results(sys.argv[1], devices)
+    assert compiled, "Mesa's compiler was given nothing"
+    assert ours.dtype == theirs.dtype
+    assert ours.tobytes() == theirs.tobytes(), (ours, theirs)
+    if np.issubdtype(theirs.dtype, np.floating):
+        bound = _BOUNDS[theirs.dtype.name]
+        largest = max(1.0, float(np.abs(wanted).max()))
+        np.testing.assert_allclose(theirs, wanted, bound, bound * largest)
+    else:
+        np.testing.assert_array_equal(theirs, wanted)
+
+
+if __name__ == "__main__":
+    main()

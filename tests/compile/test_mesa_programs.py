@@ -1,0 +1,15 @@
+"""Whole programs through Mesa's compiler: the bits that ours gives, and NumPy's numbers."""
+
+import pytest
+from tests.compile.mesa_programs import names, run
+
+
+@pytest.mark.parametrize("name", names())
+def test_a_program_gives_what_ours_and_numpy_give(name):
+    assert run(name) is None
+
+
+def test_a_program_that_fails_or_does_not_end_is_told_of():
+    assert "status 1" in run("corpus of nothing")
+    assert "KeyError: 'of nothing'" in run("corpus of nothing")
+    assert run("map", seconds=0.01) == "no end within 0.01 seconds"
