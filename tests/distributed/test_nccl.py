@@ -25,6 +25,7 @@ from treadle.runtime.communicator import Call
 from treadle.target import host_target
 
 from .fake_nccl import FakeNCCL
+from .job import NEEDS_MPI, run
 
 if host_target().arch != "x86_64":
     pytest.skip("the emulator is for x86-64 here", allow_module_level=True)
@@ -491,3 +492,27 @@ def test_the_host_exchanges_what_nccl_is_not_for(fake, mirror, why, monkeypatch)
         assert group.allreduce(x).tolist() == [2] * 4
     assert not fake.log
     assert [call.kind for call, _ in group.communicator.calls] == ["all_reduce"]
+
+
+# -- beside MPI -----------------------------------------------------------------------------------
+
+
+@NEEDS_MPI
+def test_mpi_brings_processes_together_and_apart():
+    ended = run(2, "gpu_calls.py", "right", EMULATE="1")
+    assert ended.status == 0, ended.text
+    assert [ended.lines_of(rank)[-1] for rank in (0, 1)] == ["all right"] * 2
+
+
+@NEEDS_MPI
+@pytest.mark.parametrize("how", ["different", "mixed"])
+def test_mpi_names_those_that_make_different_calls(how):
+    ended = run(2, "gpu_calls.py", how, EMULATE="1")
+    assert ended.status == 1, ended.text
+    calls = {
+        "different": ["(3,) in CUDA memory at", "(4,) in CUDA memory at"],
+        "mixed": ["process 0: all_reduce add of float32 (3,) at", "process 1: the opening of NCCL"],
+    }
+    assert "processes make different calls" in ended.text
+    assert all(text in ended.text for text in calls[how]), ended.text
+    assert "gpu_calls.py:" in ended.text
