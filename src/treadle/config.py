@@ -295,6 +295,11 @@ class Settings:
         _integer(1), 600,
         "Seconds that a process waits in a call of its group for others that are at work.",
     )  # fmt: skip
+    NCCL = Setting(
+        FLAG, True,
+        "Groups of processes exchange the memory of CUDA devices by NCCL where nccl4py is "
+        "installed. 0: through the host's memory. All processes need the same.",
+    )  # fmt: skip
     CHECK_KERNELS = Setting(
         FLAG, False,
         "Each kernel runs alone, and some elements of what it stores are compared with the kernel "

@@ -127,6 +127,7 @@ def order(driver):
     context.wait_event(other, end)
     context.record(plain, other)
     context.finish_event(plain)
+    assert context.has_happened(plain)
     assert context.elapsed(start, end) >= 0
     for event in (start, end, plain):
         context.delete_event(event)

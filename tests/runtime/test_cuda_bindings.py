@@ -205,6 +205,7 @@ context.record(timed, stream)
 context.wait_event(4660, timed)
 context.record(plain, 4660)
 context.finish_event(plain)
+print(context.has_happened(plain), context.has_happened(plain))
 print(context.is_capturing(stream), context.is_capturing(0x777))
 print(context.elapsed(timed, plain))
 context.wait_stream(stream)
@@ -213,7 +214,7 @@ context.delete_event(timed)
 context.delete_stream(stream)
 """
     shown, log = stub(OPEN + code)
-    assert shown == ["True None", "(123, 456)", "False True", "250000.0"]
+    assert shown == ["True None", "(123, 456)", "False True", "False True", "250000.0"]
     assert "cuMemHostAlloc 99 flags 1" in log
     assert "cuMemPoolTrimTo 5" in log
     assert "cuEventCreate flags 0" in log

@@ -248,7 +248,7 @@ class Group:
     def _call(
         self, kind: str, x: Tensor, shape: Sequence[int], op: Op | None = None, peer: int = 0
     ) -> Tensor:
-        arg = self._arg(kind, tuple(shape), op, peer)
+        arg = self._arg(kind, tuple(shape), op, peer, str(x.device))
         return _issued(Node(Op.COLLECTIVE, x.dtype, (x.node,), arg), str(x.device))
 
     def _arg(

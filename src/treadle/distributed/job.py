@@ -20,6 +20,7 @@ from ..engine.collectives import used
 from ..errors import DistributedError
 from ..runtime.communicator import Alone, Call, Communicator
 from ..runtime.mpi import MPICommunicator, open_mpi
+from ..runtime.nccl import abort_nccl, close_nccl
 from .group import Group
 from .rendezvous import join, place_of
 
@@ -59,6 +60,7 @@ def shrink() -> Group:
     if not isinstance(before, MPICommunicator):
         return _world[0]
     finish_calls()
+    abort_nccl()
     _communicators[0] = before.shrink()
     _world[0] = Group(_communicators[0])
     return _world[0]
@@ -104,6 +106,7 @@ def _end_the_job(leave: Callable[[], None] | None) -> None:
 
     def ended() -> None:
         finish_calls()
+        close_nccl()
         _communicators[0].close()
         if leave is not None:
             leave()

@@ -23,7 +23,7 @@ class Job:
     """A call that was put off."""
 
     def __init__(self, function: Callable[[], None]) -> None:
-        self._function = function
+        self._function: Callable[[], None] | None = function
         self._done = threading.Event()
         self._error: BaseException | None = None
 
@@ -34,9 +34,11 @@ class Job:
             raise self._error
 
     def run(self) -> None:
-        """Run it, on whatever thread this is."""
+        """Run it, once, on whatever thread this is; what it holds is let go of."""
+        function, self._function = self._function, None
+        assert function is not None
         try:
-            self._function()
+            function()
         except BaseException as error:
             self._error = error
         finally:

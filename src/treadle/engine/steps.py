@@ -24,6 +24,7 @@ from ..runtime.base import Buffer, Launch
 from ..runtime.communicator import Call, Communicator
 from .background_calls import call_in_order, run_in_order
 from .memory import Memory, transfer
+from .nccl_calls import SMALL, by_nccl, nccl_for
 from .program import Program
 from .provenance import Origins
 
@@ -34,7 +35,6 @@ __all__ = [
 
 Moved = Mapping[int, Memory]
 AS_THEY_ARE: Moved = {}
-SMALL = 1 << 16  # bytes that are exchanged at once
 
 
 @dataclass(eq=False)
@@ -133,9 +133,9 @@ class Collective:
 
     `operands` is what this process gives in `shape`, if it gives anything; `made` is one memory.
     An all-reduce may have several of both, which are exchanged as one, one behind the other.
-    They take part where they are if the host sees them there. A call of more than SMALL bytes runs
-    while this process computes: whoever asks for the result waits, and so does whoever overwrites
-    the operands, and `finish`. `origin` is who asked for it, `check` as in Call.
+    They take part where they are if the host sees them there, or NCCL does. A call of more than
+    SMALL bytes runs while this process computes: whoever asks for the result waits, and so does
+    whoever overwrites the operands, and `finish`. `origin` is who asked for it, `check` as in Call.
     """
 
     arg: CollectiveArg
@@ -149,16 +149,20 @@ class Collective:
     def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Take part. Raises DistributedError."""
         arg = self.arg
-        if len(self.made) > 1:
-            self._run_bucket(moved)
-            return
-        (target,) = (moved.get(id(memory), memory) for memory in self.made)
-        operands = [moved.get(id(memory), memory) for memory in self.operands]
-        given = next((memory.array().reshape(self.shape) for memory in operands), None)
-        result = target.array().reshape(arg.shape)
         where = self.origin.where if self.origin else ""
         call = Call(arg.kind, arg.op, arg.peer, where, self.check)
         group = cast("Communicator", arg.group)
+        targets = [moved.get(id(memory), memory) for memory in self.made]
+        operands = [moved.get(id(memory), memory) for memory in self.operands]
+        if (nccl := nccl_for(group, call, targets[0])) is not None:
+            self._arrived = by_nccl(nccl, call, self.shape, operands, targets)
+            return
+        if len(targets) > 1:
+            self._run_bucket(group, call, operands, targets)
+            return
+        (target,) = targets
+        given = next((memory.array().reshape(self.shape) for memory in operands), None)
+        result = target.array().reshape(arg.shape)
         take_part = functools.partial(group.take_part, call, given, result)
         if not target.is_shared:
             run_in_order(take_part)
@@ -181,16 +185,13 @@ class Collective:
             memory.read_by(job.wait)
         self._arrived = arrived
 
-    def _run_bucket(self, moved: Moved) -> None:
+    def _run_bucket(
+        self, group: Communicator, call: Call, operands: list[Memory], targets: list[Memory]
+    ) -> None:
         from numpy import concatenate, empty_like
 
-        arg = self.arg
-        targets = [moved.get(id(memory), memory) for memory in self.made]
-        given = concatenate([moved.get(id(m), m).array() for m in self.operands])
+        given = concatenate([memory.array() for memory in operands])
         result = empty_like(given)
-        where = self.origin.where if self.origin else ""
-        call = Call(arg.kind, arg.op, arg.peer, where, self.check)
-        group = cast("Communicator", arg.group)
         if not all(target.is_shared for target in targets):
             run_in_order(functools.partial(group.take_part, call, given, result))
             for target, (begin, end) in zip(targets, self._pieces(), strict=True):

@@ -224,7 +224,8 @@ class CollectiveArg:
     `kind` is "all_reduce", "reduce", "all_gather", "reduce_scatter", "broadcast", "all_to_all",
     "send" or "receive" (see runtime/communicator). `op` is ADD, MUL, MAX or MIN, for what reduces.
     `peer` is the process that has the result, or the values; the other one of two. `device` is
-    where a "receive" puts them. No two calls are one: each has another `number`.
+    where the values are if no operand's memory says so: of "receive", of constants. No two calls
+    are one: each has another `number`.
     """
 
     kind: str

@@ -38,7 +38,8 @@ class Call:
     """One call, as the table above has it. `where` is the user's line that makes it.
 
     `check` is what all processes have to say alike before it; "" is what the call itself is. None:
-    nothing is asked, since an earlier call did.
+    nothing is asked, since an earlier call did. `told` is what errors call it, if it is a part of
+    another call.
     """
 
     kind: str
@@ -46,6 +47,20 @@ class Call:
     peer: int = 0
     where: str = ""
     check: str | None = ""
+    told: str = ""
+
+    def described(self, given: str = "") -> str:
+        """What all processes of a group have to say alike; `given` is a dtype and a shape."""
+        if self.told:
+            return self.told
+        words = [self.kind]
+        if self.op is not None:
+            words.append(self.op.name.lower())
+        if given:
+            words.append(f"of {given}")
+        if self.kind in ("reduce", "broadcast", "send", "receive"):
+            words.append(f"with process {self.peer}")
+        return " ".join(words)
 
 
 class Communicator(Protocol):

@@ -84,7 +84,7 @@ class MPICommunicator:
         if self._failed:
             raise DistributedError(f"[distributed] this group has failed before: {self._failed}")
         self._calls += 1
-        what = _described(call, given)
+        what = call.described("" if given is None else f"{given.dtype} {given.shape}")
         text = f"{what} at {call.where}" if call.where else what
         self._whereabouts.enter(Place(self.name, self._calls, what, call.where))
         try:
@@ -279,18 +279,6 @@ _STARTS: dict[str, Callable[..., MPI.Request]] = {
     "send": lambda at, call, given, _: at.start_move("Isend", given, dest=call.peer),
     "receive": lambda at, call, _, result: at.start_move("Irecv", result, source=call.peer),
 }
-
-
-def _described(call: Call, given: np.ndarray | None) -> str:
-    """What all processes of a group have to say alike."""
-    words = [call.kind]
-    if call.op is not None:
-        words.append(call.op.name.lower())
-    if given is not None:
-        words.append(f"of {given.dtype} {given.shape}")
-    if call.kind in ("reduce", "broadcast", *_OF_TWO):
-        words.append(f"with process {call.peer}")
-    return " ".join(words)
 
 
 def _differences(texts: Mapping[int, str]) -> str:

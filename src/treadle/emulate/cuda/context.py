@@ -311,6 +311,10 @@ class EmulatedContext:
     def finish_event(self, event: object) -> None:
         self._check("cuEventSynchronize")
 
+    def has_happened(self, event: object) -> bool:
+        self._check("cuEventQuery")
+        return True  # work is over when it has been given
+
     def elapsed(self, start: _Event, end: _Event) -> float:
         return float(end.time - start.time)
 

@@ -260,6 +260,16 @@ class CudaContext:
         """Returns when the event has happened."""
         self("cuEventSynchronize", event)
 
+    def has_happened(self, event: Event) -> bool:
+        """Whether it has, without waiting. Raises DriverError for work that has failed."""
+        try:
+            self("cuEventQuery", event)
+        except DriverError as error:
+            if error.code == "CUDA_ERROR_NOT_READY":
+                return False
+            raise
+        return True
+
     def elapsed(self, start: Event, end: Event) -> float:
         """Nanoseconds between two timed events that have happened."""
         return 1e6 * self("cuEventElapsedTime", start, end)

@@ -227,6 +227,10 @@ class Context(Protocol):
         """Returns when the event has happened."""
         ...
 
+    def has_happened(self, event: Event) -> bool:
+        """Whether it has, without waiting. Raises DriverError for work that has failed."""
+        ...
+
     def elapsed(self, start: Event, end: Event) -> float:
         """Nanoseconds between two timed events, once both have happened."""
         ...
