@@ -37,6 +37,7 @@ SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 1.0  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
     "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/choices/": 12,
+    "tests/distributed/": 10,
     "tests/test_docs.py": 30,
     # What a change most often breaks without knowing: rules of the sources, at every commit.
     "tests/test_": 30,
