@@ -202,7 +202,7 @@ def agrees(item, made):
 @pytest.fixture(scope="module")
 def assembled(pytestconfig):
     """Words of every form, and what the assembler makes of their texts."""
-    words = drawn(200 if pytestconfig.getoption("--full") else 12, 1)
+    words = drawn(50 if pytestconfig.getoption("--full") else 12, 1)
     made = assemble(text for _, text, _ in words)
     return [(*one, word) for one, word in zip(words, made, strict=True)]
 
