@@ -134,6 +134,7 @@ __all__ = ["ToyDevice"]
 
 class ToyDevice(CpuDevice):
     shares_memory = False
+    takes_host_memory = False
     is_software = False
     about = ""
 '''

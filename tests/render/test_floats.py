@@ -7,6 +7,8 @@ import pytest
 
 from treadle import Tensor, dtypes
 
+from ..devices import has_float64
+
 NAN, INF = np.nan, np.inf
 LEFT = np.array([NAN, 1, NAN, INF, -INF, 0.0, -0.0, 2, -3, NAN, INF, 5], np.float32)
 RIGHT = np.array([1, NAN, NAN, NAN, NAN, -0.0, 0.0, INF, -INF, -INF, INF, 5], np.float32)
@@ -14,7 +16,7 @@ CASES = [("float32", 11), ("float32", 128), ("float16", 128), ("float64", 12)]
 
 
 def operands(name: str, size: int, device: str) -> tuple[np.ndarray, np.ndarray, Tensor, Tensor]:
-    if name == "float64" and device in ("METAL", "QCOM", "WEBGPU"):
+    if name == "float64" and not has_float64(device):
         pytest.skip(f"{device} has no float64")
     a, b = (np.resize(x, size).astype(name) for x in (LEFT, RIGHT))
     return a, b, Tensor(a, device=device).realize(), Tensor(b, device=device).realize()

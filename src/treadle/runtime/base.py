@@ -167,10 +167,12 @@ class MemoryDevice(Protocol):
 
     `has_addresses`: kernel arguments are plain addresses, so that several pieces of memory can be
     parts of one buffer. `shares_memory`: the host sees all of the device's memory (Buffer.view).
+    `takes_host_memory`: an address of the host's is memory that a buffer can be of.
     """
 
     has_addresses: bool
     shares_memory: bool
+    takes_host_memory: bool
 
     @property
     def name(self) -> str: ...

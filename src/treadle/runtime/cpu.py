@@ -41,6 +41,7 @@ class CpuDevice:
 
     has_addresses = True
     shares_memory = True
+    takes_host_memory = True
     kernel_bytes = 1 << 17
     name: str
     target: Target

@@ -123,6 +123,7 @@ class NullDevice:
 
     has_addresses = True
     shares_memory = False
+    takes_host_memory = False
     kernel_bytes = 1 << 14
     name: str
     target: Target

@@ -25,6 +25,7 @@ class ReferenceDevice:
 
     has_addresses = True
     shares_memory = True
+    takes_host_memory = True
     name: str
     target: Target
     allocator: HostAllocator

@@ -64,6 +64,7 @@ class CLDevice:
     name: str
     is_software: bool
     shares_memory: bool
+    takes_host_memory: bool
     driver: ModuleType
     context: cl.Context
     queue: cl.CommandQueue
@@ -77,7 +78,7 @@ class CLDevice:
             )
         self.name, self.facts = name, found[index]
         self.is_software = self.facts.is_software
-        self.shares_memory = self.facts.shares_memory
+        self.shares_memory = self.takes_host_memory = self.facts.shares_memory
         self.target = target_of(self.facts, arch)
         self.presence = Presence(name, "OpenCL")
         with translated("open the device", self.presence):

@@ -55,6 +55,7 @@ class CUDADevice:
 
     has_addresses = True
     shares_memory = False
+    takes_host_memory = False
     kernel_bytes = 1 << 18  # as much as emulated ones
 
     def __init__(

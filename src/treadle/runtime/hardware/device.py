@@ -76,6 +76,7 @@ class HardwareDevice(ABC):
 
     has_addresses = True
     shares_memory = False
+    takes_host_memory = False
     kernel_bytes = 1 << 16
     tick_ns = 1
     allocator: Allocator

@@ -53,6 +53,7 @@ class MetalDevice:
 
     has_addresses = False
     shares_memory = True
+    takes_host_memory = False  # addresses are those of MTLBuffers
     kernel_bytes = 1 << 18
     handle: Handle
     queue: Handle

@@ -99,6 +99,7 @@ class WebGPUDevice:
 
     has_addresses = False
     shares_memory = False
+    takes_host_memory = False
     kernel_bytes = 3 << 18  # as much as Mesa's pipelines on a processor
     is_software: bool
     handle: Handle

@@ -197,7 +197,7 @@ def placed(
         reason = f"strides {found.strides} of shape {found.sizes} leave gaps"
     elif found.address % found.dtype.itemsize:
         reason = f"address {found.address:#x} is no multiple of {found.dtype.itemsize} bytes"
-    elif not is_there and not Device[device].runtime.shares_memory:
+    elif not is_there and not Device[device].runtime.takes_host_memory:
         reason = f"{device} does not share the host's memory"
     if reason is not None and copy is False:
         raise ExchangeError(f"[{_CALLS[type(found)]}] {reason}: allow a copy")
