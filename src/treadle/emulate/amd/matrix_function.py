@@ -37,14 +37,16 @@ def _loaded(w: Wave, kind: str, name: str) -> str:
     text = f"""  %{name}.b = lshr i32 %{name}.o, 3
   %{name}.p = getelementptr i8, ptr %{name}.m, i32 %{name}.b
 """
-    if kind in ("i4", "u4"):
-        return (
-            text
-            + f"""  %{name}.r = load i8, ptr %{name}.p
+    half_byte = f"""  %{name}.r = load i8, ptr %{name}.p
   %{name}.h = and i32 %{name}.o, 4
   %{name}.s = trunc i32 %{name}.h to i8
   %{name}.v = lshr i8 %{name}.r, %{name}.s
-  %{name}.n = trunc i8 %{name}.v to i4
+"""
+    if kind in ("i4", "u4"):
+        return (
+            text
+            + half_byte
+            + f"""  %{name}.n = trunc i8 %{name}.v to i4
   %{name} = {"sext" if kind == "i4" else "zext"} i4 %{name}.n to i64"""
         )
     if kind in ("i8", "u8"):
@@ -66,11 +68,8 @@ def _loaded(w: Wave, kind: str, name: str) -> str:
     if kind == "fp4":
         return (
             text
-            + f"""  %{name}.r = load i8, ptr %{name}.p
-  %{name}.h = and i32 %{name}.o, 4
-  %{name}.s = trunc i32 %{name}.h to i8
-  %{name}.v = lshr i8 %{name}.r, %{name}.s
-  %{name}.n = and i8 %{name}.v, 15
+            + half_byte
+            + f"""  %{name}.n = and i8 %{name}.v, 15
   %{name}.i = zext i8 %{name}.n to i32
   %{name}.t = getelementptr float, ptr {table_of_e2m1(w.e)}, i32 %{name}.i
   %{name}.f = load float, ptr %{name}.t
