@@ -21,6 +21,7 @@ from typing import TextIO
 
 from ..config import settings
 from ..errors import DistributedError
+from .rendezvous_server import say
 
 __all__ = ["Membership", "join", "place_of"]
 
@@ -79,7 +80,7 @@ def join(place: Membership, versions: str) -> Callable[[], None]:
     connection = _connected(place, deadline, server)
     lines = connection.makefile("rw", encoding="utf-8", newline="\n")
     own = socket.gethostname()  # hosts may share an address
-    _say(lines, f"cmd=join rank={place.rank} size={place.size} host={own} versions={versions}")
+    say(lines, f"cmd=join rank={place.rank} size={place.size} host={own} versions={versions}")
     answer = lines.readline().rstrip("\n")
     if answer != "cmd=all_here":
         reason = answer.partition("message=")[2] or "the process that keeps the list is gone"
@@ -94,7 +95,7 @@ def join(place: Membership, versions: str) -> Callable[[], None]:
 
     def leave() -> None:
         is_leaving.set()
-        _say(lines, "cmd=leave")
+        say(lines, "cmd=leave")
 
     return leave
 
@@ -139,11 +140,3 @@ def _watch(lines: TextIO, is_leaving: threading.Event) -> None:
     reason = told.partition("message=")[2].rstrip("\n") or "the process that keeps the list is gone"
     os.write(2, f"[distributed] {reason}: this process ends\n".encode())
     os._exit(1)
-
-
-def _say(lines: TextIO, text: str) -> None:
-    try:
-        lines.write(text + "\n")
-        lines.flush()
-    except (OSError, ValueError):
-        return  # who is gone reads nothing

@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TextIO
 
-__all__ = ["main"]
+__all__ = ["main", "say"]
 
 _JOB = f"treadle-{os.getpid()}-{time.time_ns()}"  # MPI names shared memory by it
 _LOOK = 0.1  # seconds between two looks whether all have left
@@ -28,7 +28,8 @@ _LEAVING = 10.0  # seconds that the last answers may take
 _FREE = 2.0  # seconds in which a port may become free
 
 
-def _say(lines: TextIO, text: str) -> None:
+def say(lines: TextIO, text: str) -> None:
+    """Write a line to a process, or to the one that keeps the list."""
     try:
         lines.write(text + "\n")
         lines.flush()
@@ -75,11 +76,11 @@ class _Server:
 
     def _join(self, rank: int, words: dict[str, str], lines: TextIO, host: str) -> None:
         if int(words["size"]) != self.size:
-            _say(lines, f"cmd=end message=process {rank} is one of {words['size']} (WORLD_SIZE), "
+            say(lines, f"cmd=end message=process {rank} is one of {words['size']} (WORLD_SIZE), "
                  f"and process 0 one of {self.size}")  # fmt: skip
             return
         if rank in self.members:
-            _say(lines, f"cmd=end message=there are two processes RANK={rank}")
+            say(lines, f"cmd=end message=there are two processes RANK={rank}")
             return
         self.members[rank] = lines, host, words["versions"]
         self.changed.notify_all()
@@ -90,7 +91,7 @@ class _Server:
                 self.end(f"process {number} has {versions}, process 0 {self.members[0][2]}")
         self.table["PMI_process_mapping"] = self._machines()
         for member, _, _ in self.members.values():
-            _say(member, "cmd=all_here")
+            say(member, "cmd=all_here")
 
     def _machines(self) -> str:
         """Which processes share a machine, as PMI says it: (machine, machines, processes each)."""
@@ -105,40 +106,40 @@ class _Server:
         return "(vector," + ",".join(f"({host},1,{count})" for host, count in runs) + ")"
 
     def _begin(self, lines: TextIO, rank: int) -> None:
-        _say(lines, "cmd=initack rc=0")
+        say(lines, "cmd=initack rc=0")
         for name, value in (("size", self.size), ("rank", rank), ("debug", 0)):
-            _say(lines, f"cmd=set {name}={value}")
+            say(lines, f"cmd=set {name}={value}")
 
     def _leave(self, rank: int, how: str, lines: TextIO) -> None:
         self.left.add(rank)
         if how == "finalize":
-            _say(lines, "cmd=finalize_ack rc=0")
+            say(lines, "cmd=finalize_ack rc=0")
 
     def _answer(self, words: dict[str, str], line: str, lines: TextIO) -> None:
         """What MPI asks."""
         command = words["cmd"]
         if command == "put":
             self.table[words["key"]] = line.partition(" value=")[2].rstrip("\n")
-            _say(lines, "cmd=put_result rc=0 msg=success")
+            say(lines, "cmd=put_result rc=0 msg=success")
         elif command == "get":
             value = self.table.get(words["key"])
             found = "rc=-1 msg=key_not_found value=unknown"
-            _say(lines, "cmd=get_result " + (found if value is None else f"rc=0 value={value}"))
+            say(lines, "cmd=get_result " + (found if value is None else f"rc=0 value={value}"))
         elif command == "barrier_in":
             self.waiting.append(lines)
             if len(self.waiting) == self.size:
                 for member in self.waiting:
-                    _say(member, "cmd=barrier_out rc=0")
+                    say(member, "cmd=barrier_out rc=0")
                 self.waiting.clear()
         elif command == "abort":
             self.end("a process ends the job")
         else:
-            _say(lines, _ANSWERS[command].format(size=self.size))
+            say(lines, _ANSWERS[command].format(size=self.size))
 
     def end(self, message: str) -> None:
         """Tell all, and end."""
         for member, _, _ in self.members.values():
-            _say(member, f"cmd=end message={message}")
+            say(member, f"cmd=end message={message}")
         os._exit(1)
 
 
