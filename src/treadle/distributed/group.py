@@ -79,7 +79,7 @@ class Group:
         """
         x, kind = self._checked(x, "allreduce"), _op(op)
         narrow = _result_dtype(x.dtype, op, "allreduce")
-        x = x.cast(_combined_in(x.dtype, op))
+        x = x._as(_combined_in(x.dtype, op))
         if settings.REPRODUCIBLE and self.size > 1:
             parts = self._call("all_gather", x, (self.size, *x.shape))
             total = parts[0]
@@ -87,7 +87,7 @@ class Group:
                 total = _COMBINED[op](total, parts[number])
         else:
             total = self._call("all_reduce", x, x.shape, op=kind)
-        return (total / self.size if op == "mean" else total).cast(narrow)
+        return (total / self.size if op == "mean" else total)._as(narrow)
 
     def reduce_scatter(self, x: Tensor, axis: int = 0, op: Reduction = "sum") -> Tensor:
         """This process's piece along `axis` of what `allreduce` gives: 1 of `size` equal ones.
@@ -96,9 +96,9 @@ class Group:
         """
         x, kind = self._checked(x, "reduce_scatter"), _op(op)
         narrow = _result_dtype(x.dtype, op, "reduce_scatter")
-        pieces = self._pieces(x, axis, "reduce_scatter").cast(_combined_in(x.dtype, op))
+        pieces = self._pieces(x, axis, "reduce_scatter")._as(_combined_in(x.dtype, op))
         piece = self._call("reduce_scatter", pieces, pieces.shape[1:], op=kind)
-        return (piece / self.size if op == "mean" else piece).cast(narrow)
+        return (piece / self.size if op == "mean" else piece)._as(narrow)
 
     def average_gradients(self, parameters: Iterable[Tensor], bucket: int = 25 << 20) -> None:
         """Give each parameter the mean of all processes' `.grad`, as one step on all data has it.
@@ -206,7 +206,7 @@ class Group:
 
     def barrier(self) -> None:
         """Wait until all processes are here. Raises DistributedError."""
-        run_in_order(lambda: self._communicator.take_part(Call("barrier"), None, None))
+        run_in_order(self._communicator.steps(Call("barrier"), None, None))
 
     def tell(self, text: str) -> list[str]:
         """What each process tells, by their numbers: names of hosts, say. Raises DistributedError.
@@ -229,7 +229,7 @@ class Group:
 
     def _exchange(self, given: np.ndarray, result: np.ndarray) -> None:
         call = Call("all_gather", where="tell")
-        run_in_order(lambda: self._communicator.take_part(call, given, result))
+        run_in_order(self._communicator.steps(call, given, result))
 
     def split(self, color: int, key: int = 0) -> Group:
         """The group of those that give the same color, by their keys, then by their numbers.

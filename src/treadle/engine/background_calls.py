@@ -1,98 +1,157 @@
-"""Calls of groups of processes that run while this process computes.
+"""Calls of groups of processes that go on while this process computes.
 
-    job = call_in_order(function)          it runs on a thread, after those that were given before
-    job.wait()                             its errors are raised here
-    run_in_order(function)                 the same at once, on this thread where nothing is waiting
+    job = call_in_order(steps)      a call that is made step by step, behind those given before
+    job.wait()                      its errors are raised here
+    run_in_order(steps)             the same, waited for
 
-There is one such thread. It takes one call after the other, so that all processes of a group make
-them in the same order.
+A thread takes the steps while this process computes. Who waits for a call takes them in the
+thread's place, as waking another thread takes longer than many a call. One call is over before the
+next begins, so that all processes of a group make them in the same order.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..forks import fork_safe
+from ..runtime.communicator import Pace, finished
 
-__all__ = ["Job", "call_in_order", "finish_calls", "run_in_order"]
+__all__ = ["Job", "Steps", "at_once", "call_in_order", "finish_calls", "run_in_order"]
+
+Steps = Iterator[None]  # each looks once, and the call is over when there are no more
 
 
 class Job:
     """A call that was put off."""
 
-    def __init__(self, function: Callable[[], None]) -> None:
-        self._function: Callable[[], None] | None = function
-        self._done = threading.Event()
+    def __init__(self, steps: Steps) -> None:
+        self._steps: Steps | None = steps
         self._error: BaseException | None = None
 
     def wait(self) -> None:
-        """Returns when it has run. Raises what it has failed with, each time."""
-        self._done.wait()
+        """Returns when it is over. Raises what it has failed with, each time."""
+        if not self.is_over:
+            _calls.take_until(lambda: self.is_over)
         if self._error is not None:
             raise self._error
 
-    def run(self) -> None:
-        """Run it, once, on whatever thread this is; what it holds is let go of."""
-        function, self._function = self._function, None
-        assert function is not None
+    @property
+    def is_over(self) -> bool:
+        """Whether no more steps are left; what they have held has been let go of."""
+        return self._steps is None
+
+    def step(self) -> None:
+        """Take the next step."""
+        assert self._steps is not None
         try:
-            function()
+            next(self._steps)
+        except StopIteration:
+            self._steps = None
         except BaseException as error:
-            self._error = error
-        finally:
-            self._done.set()
+            self._error, self._steps = error, None
 
 
 class _Calls:
-    """What is waiting, and the thread that takes it; a job stays in front while it runs."""
+    """What is left to do, and the thread that does it where nobody waits."""
 
     def __init__(self) -> None:
-        self.changed = threading.Condition(fork_safe(threading.Lock()))
         self.waiting: deque[Job] = deque()
-        self.thread: threading.Thread | None = None
+        self._turn = fork_safe(threading.RLock())  # who has it takes steps
+        self._changed = threading.Condition(fork_safe(threading.Lock()))
+        self._in_a_hurry = 0  # how many wait for a job
+        self._is_asleep = False  # whether the thread has to be woken
+        self._thread: threading.Thread | None = None
 
     def put(self, job: Job) -> None:
-        with self.changed:
-            self.waiting.append(job)
-            if self.thread is None:
-                self.thread = threading.Thread(
-                    target=self._serve, name="treadle collectives", daemon=True
-                )
-                self.thread.start()
-            self.changed.notify()
+        self.waiting.append(job)
+        if self.waiting[0] is job:  # so that the others hear of it while this process computes
+            with self._turn:
+                if not job.is_over:
+                    self._step()
+            if job.is_over:
+                return
+        if self._thread is None:
+            self._thread = threading.Thread(
+                target=self._serve, name="treadle collectives", daemon=True
+            )
+            self._thread.start()
+        elif self._is_asleep:
+            with self._changed:
+                self._changed.notify()
+
+    def take_until(self, is_over: Callable[[], bool]) -> None:
+        with self._changed:
+            self._in_a_hurry += 1
+        try:
+            with self._turn:
+                pace = Pace()
+                while not is_over():
+                    self._step()
+                    pace.rest()
+        finally:
+            with self._changed:
+                self._in_a_hurry -= 1
+
+    def _step(self) -> None:
+        job = self.waiting[0]
+        job.step()
+        if job.is_over:
+            self.waiting.popleft()
 
     def _serve(self) -> None:
+        last = time.monotonic()
         while True:
-            with self.changed:
-                while not self.waiting:
-                    self.changed.wait()
-                job = self.waiting[0]
-            job.run()
-            with self.changed:
-                self.waiting.popleft()
+            if self.waiting and not self._in_a_hurry:
+                last = time.monotonic()
+                with self._turn:
+                    while self.waiting and not self._in_a_hurry:
+                        self._step()
+                        if time.monotonic() > last + _WORK:
+                            break
+                time.sleep(_PAUSE)
+            elif time.monotonic() < last + _AWAKE:
+                time.sleep(_DOZE)
+            else:
+                with self._changed:
+                    self._is_asleep = True
+                    while not self.waiting:
+                        self._changed.wait()
+                    self._is_asleep = False
+                last = time.monotonic()
 
 
+_WORK, _PAUSE = 50e-6, 50e-6  # seconds that the thread looks, and then leaves a core to others
+# Waking it takes longer than many a call. So it looks for calls by itself at times, and sleeps
+# after some seconds without any.
+_DOZE, _AWAKE = 2e-3, 2.0
 _calls = _Calls()
 
 
-def call_in_order(function: Callable[[], None]) -> Job:
-    """Have `function` called on the thread."""
-    job = Job(function)
+def call_in_order(steps: Steps) -> Job:
+    """Have a call made."""
+    job = Job(steps)
     _calls.put(job)
     return job
 
 
-def run_in_order(function: Callable[[], None]) -> None:
-    """Call `function` after all that were given before, and wait. Raises what it raises."""
+def run_in_order(steps: Steps) -> None:
+    """Make a call behind all that were given before, and wait. Raises what it raises."""
     if _calls.waiting:
-        call_in_order(function).wait()
+        call_in_order(steps).wait()
     else:
-        function()
+        finished(steps)
+
+
+def at_once(function: Callable[[], None]) -> Steps:
+    """A function as a call of one step."""
+    function()
+    yield from ()
 
 
 def finish_calls() -> None:
     """Wait until nothing is left to run. What has failed has been told, or is by its job."""
     if _calls.waiting:
-        call_in_order(lambda: None).wait()
+        _calls.take_until(lambda: not _calls.waiting)

@@ -43,6 +43,7 @@ from .realized import (
     resolve,
     tracked_since,
 )
+from .repeated_calls import RepeatedCall, Replay, is_repeated
 from .run import lock, realize, whatever_interrupts
 from .steps import BetweenRuns, Collective, Run, Step
 from .storages import (
@@ -138,11 +139,11 @@ class Capture:
     made: list[Memory] = field(default_factory=list)  # what each replay gives new memory
     sizes: list[Size] = field(default_factory=list)  # of those, elements, or sizes of variables
     # call lists, and other steps between them
-    replay: list[CallList | BetweenRuns] = field(default_factory=list)
-    # calls of groups that are over before a place in `replay`
-    awaited: dict[int, list[Collective]] = field(default_factory=dict)
+    replay: list[CallList | RepeatedCall | BetweenRuns] = field(default_factory=list)
+    # calls of groups that are over before a place in `replay`, or at its end
+    awaited: dict[int, list[RepeatedCall | Collective]] = field(default_factory=dict)
     stretches: list[list[Run]] = field(default_factory=list)  # what each call list runs
-    patches: dict[int, list[tuple[CallList, int, int]]] = field(default_factory=dict)
+    patches: dict[int, list[tuple[CallList | RepeatedCall, int, int]]] = field(default_factory=dict)
     variables: list[tuple[CallList, int, int, str]] = field(default_factory=list)
     kept: list[Kept] = field(default_factory=list)  # packed weights
     overwritten: list[Memory] = field(default_factory=list)  # what each replay assigns to
@@ -534,46 +535,88 @@ def prepare(capture: Capture) -> None:
             stretch.append(step)
         elif step is not None:
             capture.replay.append(step)
+    _repeat_calls(capture)
     _await_calls(capture)
 
 
-def _await_calls(capture: Capture) -> None:
-    """Before which call list each call of a group has to be over; and what processes compare.
+def _repeat_calls(capture: Capture) -> None:
+    """Calls of groups take addresses where they can; and what processes compare.
 
-    A list waits for calls whose result it reads, and for those that read what it overwrites. Other
-    steps ask for memory themselves. The processes compare all calls of a replay at its first one.
+    They compare all calls of a replay, at the first call of the first one.
     """
     calls = [step for step in capture.replay if isinstance(step, Collective)]
-    for number, call in enumerate(calls):
-        every = [(c.arg.kind, str(c.arg.op), c.arg.peer, c.arg.shape) for c in calls]
-        whole = f"a replay of {every}" if number == 0 else None
-        call.check = "" if settings.DISTRIBUTED_CHECK else whole
+    every = [(c.arg.kind, str(c.arg.op), c.arg.peer, c.arg.shape) for c in calls]
+    whole = f"a replay of {every}"
+    if settings.DISTRIBUTED_CHECK:
+        for call in calls:
+            call.check = ""
+    elif all(map(is_repeated, calls)):
+        replay = Replay(whole)
+        for place, step in enumerate(capture.replay):
+            if isinstance(step, Collective):
+                capture.replay[place] = call = RepeatedCall(step, replay)
+                for slot, memory in enumerate((*step.operands, *step.made)):
+                    capture.patches.setdefault(id(memory), []).append((call, 0, slot))
+    else:
+        for number, call in enumerate(calls):
+            call.check = whole if number == 0 else None
+
+
+def _await_calls(capture: Capture) -> None:
+    """Before which place of a replay each call of a group has to be over.
+
+    A step waits for calls whose result it reads, and for those that read what it overwrites.
+    """
     runs = iter(capture.stretches)
-    flying: list[Collective] = []
+    begun: dict[RepeatedCall | Collective, int] = {}
     for place, step in enumerate(capture.replay):
-        if isinstance(step, Collective):
-            flying.append(step)
-        elif not isinstance(step, BetweenRuns):
-            stretch = next(runs)
-            touched = {id(m) for run in stretch for m in (*run.inputs, *run.outputs)}
-            written = {id(m) for run in stretch for m in (*run.made, *run.overwritten)}
-            over = [
-                call
-                for call in flying
-                if any(id(m) in touched for m in call.made)
-                or any(id(m) in written for m in call.operands)
-            ]
-            if over:
-                capture.awaited[place] = over
-                flying = [call for call in flying if call not in over]
+        touched, written = _memory_of(step, runs)
+        over = [
+            call
+            for call in begun
+            if any(id(m) in touched for m in call.made)
+            or any(id(m) in written for m in call.operands)
+        ]
+        _finish_before(capture, place, over, begun)
+        if isinstance(step, Collective) or (isinstance(step, RepeatedCall) and not step.is_small):
+            begun[step] = place
+    repeated = [call for call in begun if isinstance(call, RepeatedCall)]
+    _finish_before(capture, len(capture.replay), repeated, begun)
+
+
+def _memory_of(
+    step: CallList | RepeatedCall | BetweenRuns, runs: Iterator[list[Run]]
+) -> tuple[set[int], set[int]]:
+    """What a step reads or writes, and what it writes; a call list is the next of `runs`."""
+    if isinstance(step, RepeatedCall | BetweenRuns):
+        written = {id(m) for m in step.made}
+        return {id(m) for m in step.operands} | written, written
+    stretch = next(runs)
+    touched = {id(m) for run in stretch for m in (*run.inputs, *run.outputs)}
+    return touched, {id(m) for run in stretch for m in (*run.made, *run.overwritten)}
+
+
+def _finish_before(
+    capture: Capture,
+    place: int,
+    over: Sequence[RepeatedCall | Collective],
+    begun: dict[RepeatedCall | Collective, int],
+) -> None:
+    """These calls, `begun` at some places, are over before what is at `place` runs."""
+    if over:
+        capture.awaited[place] = [*over]
+    for call in over:
+        between = capture.replay[begun.pop(call) + 1 : place]
+        if isinstance(call, RepeatedCall):
+            call.is_alone = all(isinstance(step, RepeatedCall) for step in between)
 
 
 def let_go_of_memory(capture: Capture) -> None:
     """Arguments and results belong to the caller: replays need no more than what theirs is like.
 
-    Not where a step other than a kernel has them, or where they are assigned to.
+    Not where a step that takes no addresses has them, or where they are assigned to.
     """
-    if len(capture.runs) < len(capture.steps):
+    if any(isinstance(step, BetweenRuns) for step in capture.replay):
         return
     written = {id(memory) for memory in capture.overwritten}
     hollow = {
@@ -599,6 +642,9 @@ def let_go_of_memory(capture: Capture) -> None:
     capture.inputs, capture.made = like(capture.inputs), like(capture.made)
     for run in capture.runs:
         run.inputs, run.outputs, run.filled = map(like, (run.inputs, run.outputs, [*run.filled]))
+    for step in capture.steps:
+        if isinstance(step, Collective):
+            step.operands, step.made = like([*step.operands]), like([*step.made])
     for number, memory in hollow.items():
         capture.patches[id(memory)] = capture.patches.pop(number, [])
 

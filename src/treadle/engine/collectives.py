@@ -23,7 +23,7 @@ from ..schedule.mesh_transfers import calls_of, parts_of, with_transfers
 from ..schedule.shard import partition
 from .arguments import is_traced
 from .kernel_boundaries import device_of
-from .realized import current, resolve
+from .realized import current, is_backed, resolve
 from .run import realize
 
 __all__ = ["Used", "issue", "used", "with_calls"]
@@ -42,6 +42,10 @@ used = Used()
 def issue(nodes: Sequence[Node]) -> None:
     """Make the calls that have not been made. Raises DistributedError."""
     if not used.is_used:
+        return
+    if len(nodes) == 1 and all(map(is_backed, map(resolve, nodes[0].src))):
+        [call] = nodes
+        realize([(call, call.arg.device or device_of(call.src, call))])
         return
     order = toposort(nodes, lambda n: resolve(n) is n)
     calls = [n for n in order if n.op is Op.COLLECTIVE and resolve(n) is n and not is_traced(n)]

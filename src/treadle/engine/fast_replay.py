@@ -1,7 +1,7 @@
 """The fast path of a replay: only what may have changed since the last one is looked at.
 
     settled = Settled(glances)
-    straight = straight_of(capture, span)     None where a replay is more than kernels
+    straight = straight_of(capture, span)     None where a replay is more than that
     if settled.still(capture) and (memories := at_a_glance(args, settled.glances)) is not None:
         result = straight.run(capture, memories)
 
@@ -14,7 +14,7 @@ kernels run, while the interpreter's lines are still there, and have no node bef
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..config import scope, settings
@@ -76,7 +76,7 @@ class _Output(NamedTuple):
 
 
 class Straight:
-    """A capture of kernels alone, whose arguments and results have plain memory of their own.
+    """A capture of kernels and calls of groups, whose arguments and results have plain memory.
 
     `span` gets the moments when a replay began and ended to assign to memory.
     """
@@ -97,10 +97,10 @@ class Straight:
         self._is_one = any(output.template is capture.result[0] for output in self._outputs)
         self._has_state = bool(capture.state)
         self._kept = [kept for kept in capture.kept if kept.nbytes]
-        self._runs: list[Callable[[], None]] = [calls.run for calls in capture.replay]
+        self._runs = [*_in_order(capture)]
         self._places = [capture.patches.get(n, ()) for n in (*map(id, capture.inputs), *outputs)]
         # An address that is where it was is not written again; a handle would be kept alive.
-        devices = {run.program.device for run in capture.runs}
+        devices = {run.program.device for run in capture.runs}  # calls of groups take addresses
         self._remembers = all(Device[device].runtime.has_addresses for device in devices)
         self._known: list[object] = [None] * len(self._places)
         self._values: Mapping[str, int] = {}  # that the launches have now
@@ -187,11 +187,20 @@ class Straight:
         return exchanged(capture.result[0], self._stays | new)
 
 
+def _in_order(capture: Capture) -> Iterator[Callable[[], None]]:
+    """What a replay calls."""
+    for place, step in enumerate([*capture.replay, None]):
+        for call in capture.awaited.get(place, ()):
+            yield call.finish
+        if step is not None:
+            yield step.run
+
+
 def straight_of(capture: Capture, span: list[int]) -> Straight | None:
     """How `capture`, whose arguments have plain memory of their own, is replayed, if straight."""
-    if any(isinstance(step, BetweenRuns) for step in capture.steps):
+    if any(isinstance(step, BetweenRuns) for step in capture.replay):
         return None
-    if not capture.runs or capture.given:
+    if not capture.replay or capture.given:
         return None
     found, stays = Found(), {}
     signature_of(capture.result[0], found)

@@ -85,6 +85,7 @@ from .memory import Memory, adopt, moment, new_memory
 from .pickled_functions import Parts, made_of, parts_of
 from .prepacked import expect_replays
 from .realized import is_backed, next_number, resolve
+from .repeated_calls import RepeatedCall
 from .run import on_compute, on_interpret, realize
 from .steps import BetweenRuns, Step, listeners
 from .storages import (
@@ -445,15 +446,17 @@ class TinyJit(Generic[P, R]):
         for kept in capture.kept:
             kept.refresh()
         stretches = iter(capture.stretches)
-        for number, step in enumerate(capture.replay):
-            for call in capture.awaited.get(number, ()):
+        for place, step in enumerate(capture.replay):
+            for call in capture.awaited.get(place, ()):
                 call.finish()
             if isinstance(step, BetweenRuns):
                 run_step(step, moved)
-            elif settings.DEBUG >= 2:
-                run_reported(step, next(stretches))
-            else:
+            elif isinstance(step, RepeatedCall) or settings.DEBUG < 2:
                 step.run()
+            else:
+                run_reported(step, next(stretches))
+        for call in capture.awaited.get(len(capture.replay), ()):
+            call.finish()
         seconds = time.perf_counter() - start
         count(capture.work, seconds)
         returned = capture.returned

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import weakref
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,6 +110,22 @@ class Memory:
     def computed(self, buffer: object) -> None:
         """What it was waiting for is over."""
         self.buffer, self._wait = buffer, None
+
+    def arrives(self, wait: Callable[[], None]) -> Callable[[], None]:
+        """It has no buffer until `wait`, which whoever asks for it first calls, has returned.
+
+        Then it has the one of now. What is returned does that. It does not keep this memory: that
+        would be a circle, and what nobody asks for would stay until somebody collects garbage.
+        """
+        buffer, me = self.buffer, weakref.ref(self)
+
+        def arrived() -> None:
+            wait()
+            if (memory := me()) is not None and memory._wait is not None:
+                memory.computed(buffer)
+
+        self.wait_for(arrived)
+        return arrived
 
     def fail(self) -> None:
         """It could not be computed: nodes that have been in this memory are graphs again."""

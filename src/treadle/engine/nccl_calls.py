@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..config import settings
 from ..runtime.communicator import Call, Communicator
-from .background_calls import call_in_order, run_in_order
+from .background_calls import at_once, call_in_order, run_in_order
 from .devices import Device
 from .memory import Memory
 
@@ -41,7 +41,7 @@ def nccl_for(group: Communicator, call: Call, memory: Memory) -> NCCLCommunicato
     if not (is_gpu and is_installed() and serves(call, memory.dtype.name)):
         return None
     found: list[NCCLCommunicator | None] = []
-    run_in_order(lambda: found.append(connection(group, runtime, call.where)))
+    run_in_order(at_once(lambda: found.append(connection(group, runtime, call.where))))
     return found[0]
 
 
@@ -51,7 +51,7 @@ def by_nccl(
     shape: tuple[int, ...],
     operands: Sequence[Memory],
     targets: Sequence[Memory],
-) -> Callable[[], None] | None:
+) -> Callable[[], object] | None:
     """Make a call with what is given, `operands` in `shape`, and memory for its results.
 
     What is returned waits for a call that goes on. Raises DistributedError.
@@ -64,20 +64,13 @@ def by_nccl(
     begun = nccl.begin(call, results)
     take_part = functools.partial(nccl.take_part, call, what, given, results, begun)
     if max(sum(part.nbytes for part in parts) for parts in (given, results)) <= SMALL:
-        run_in_order(take_part)
+        run_in_order(at_once(take_part))
         return None
-    job = call_in_order(take_part)  # it keeps the buffers as long
-
-    def arrived() -> None:
-        job.wait()
-        for target, part in zip(targets, results, strict=True):
-            target.computed(part.buffer)
-
-    for target in targets:
-        target.wait_for(arrived)
+    job = call_in_order(at_once(take_part))  # it keeps the buffers as long
+    waits = [target.arrives(job.wait) for target in targets]
     for memory in operands:
         memory.read_by(job.wait)
-    return arrived
+    return lambda: [wait() for wait in waits]
 
 
 def _part(memory: Memory) -> Part:

@@ -22,7 +22,7 @@ from ..ir.args import CollectiveArg, HostArg
 from ..ir.origin import Origin
 from ..runtime.base import Buffer, Launch
 from ..runtime.communicator import Call, Communicator
-from .background_calls import call_in_order, run_in_order
+from .background_calls import Steps, call_in_order, run_in_order
 from .memory import Memory, transfer
 from .nccl_calls import SMALL, by_nccl, nccl_for
 from .program import Program
@@ -144,7 +144,7 @@ class Collective:
     made: Sequence[Memory]
     origin: Origin | None = None
     check: str | None = ""
-    _arrived: Callable[[], None] | None = None
+    _arrived: Callable[[], object] | None = None
 
     def run(self, moved: Moved = AS_THEY_ARE) -> None:
         """Take part. Raises DistributedError."""
@@ -163,27 +163,19 @@ class Collective:
         (target,) = targets
         given = next((memory.array().reshape(self.shape) for memory in operands), None)
         result = target.array().reshape(arg.shape)
-        take_part = functools.partial(group.take_part, call, given, result)
+        calls = group.steps(call, given, result)
         if not target.is_shared:
-            run_in_order(take_part)
+            run_in_order(calls)
             target.fill(result)
             return
         target.written()
         if max(result.nbytes, 0 if given is None else given.nbytes) <= SMALL:
-            run_in_order(take_part)
+            run_in_order(calls)
             return
-        buffer, job = target.buffer, call_in_order(take_part)
-        held = [buffer, *(memory.buffer for memory in operands)]  # nobody else's meanwhile
-
-        def arrived() -> None:
-            job.wait()
-            target.computed(buffer)
-            held.clear()
-
-        target.wait_for(arrived)
+        job = call_in_order(calls)  # its arrays keep the buffers as long
+        self._arrived = target.arrives(job.wait)
         for memory in operands:
             memory.read_by(job.wait)
-        self._arrived = arrived
 
     def _run_bucket(
         self, group: Communicator, call: Call, operands: list[Memory], targets: list[Memory]
@@ -193,28 +185,22 @@ class Collective:
         given = concatenate([memory.array() for memory in operands])
         result = empty_like(given)
         if not all(target.is_shared for target in targets):
-            run_in_order(functools.partial(group.take_part, call, given, result))
+            run_in_order(group.steps(call, given, result))
             for target, (begin, end) in zip(targets, self._pieces(), strict=True):
                 target.fill(result[begin:end])
             return
-        arrays, buffers = [t.array() for t in targets], [t.buffer for t in targets]
+        arrays = [target.array() for target in targets]
 
-        def take_part() -> None:
-            group.take_part(call, given, result)
+        def steps() -> Steps:
+            yield from group.steps(call, given, result)
             for array, (begin, end) in zip(arrays, self._pieces(), strict=True):
                 array[...] = result[begin:end]
 
-        def arrived() -> None:
-            job.wait()
-            for target, buffer in zip(targets, buffers, strict=True):
-                target.computed(buffer)
-
         for target in targets:
             target.written()
-        job = call_in_order(take_part)
-        for target in targets:
-            target.wait_for(arrived)
-        self._arrived = arrived
+        job = call_in_order(steps())
+        waits = [target.arrives(job.wait) for target in targets]
+        self._arrived = lambda: [wait() for wait in waits]
 
     def _pieces(self) -> Iterator[tuple[int, int]]:
         """Where each of `made` begins and ends in what is exchanged."""

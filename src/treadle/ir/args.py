@@ -238,6 +238,9 @@ class CollectiveArg:
     device: str = ""
     number: int = field(default_factory=_numbers.__next__)
 
+    def __hash__(self) -> int:
+        return self.number
+
     def again(self, **changes: object) -> CollectiveArg:
         """The same as another call, with `changes`."""
         return replace(self, number=next(_numbers), **changes)

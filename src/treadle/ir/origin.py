@@ -103,9 +103,7 @@ class Origin(NamedTuple):
     @property
     def where(self) -> str:
         """The line as `file:line: text`."""
-        file, line = self.line
-        text = linecache.getline(file, line).strip()
-        return f"{file}:{line}" + (f": {text}" if text else "")
+        return _where(self.code, self.instruction)
 
     @property
     def _name(self) -> str:
@@ -123,6 +121,13 @@ def lines_of(nodes: Iterable[Node]) -> list[str]:
     lines = list(dict.fromkeys(origin.where for origin in origins if origin))
     more = len(lines) - _MOST_LINES
     return lines if more <= 0 else [*lines[:_MOST_LINES], f"and {more} more lines"]
+
+
+@functools.lru_cache(1024)  # each call of a group asks
+def _where(code: CodeType, instruction: int) -> str:
+    file, line = code.co_filename, _line(code, instruction)
+    text = linecache.getline(file, line).strip()
+    return f"{file}:{line}" + (f": {text}" if text else "")
 
 
 def _line(code: CodeType, instruction: int) -> int:

@@ -2,6 +2,7 @@
 
     communicator = open_mpi()          all processes that the launcher started
     communicator.take_part(Call("all_reduce", Op.ADD), given, result)
+    communicator.channel("a replay of ...", "train.py:7")               for replays
 
 A wait can be interrupted, and it does not last for ever. Calls are MPI's nonblocking ones, and this
 process looks at them. Who has waited for PATIENCE seconds asks the others where they are: a thread
@@ -11,18 +12,21 @@ named.
 
 from __future__ import annotations
 
+import contextlib
 import faulthandler
+import functools
 import hashlib
 import os
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from ..config import settings
 from ..errors import DistributedError
 from ..ir.op import Op
-from .communicator import ENDS_THE_JOB, Call
+from .communicator import ENDS_THE_JOB, Call, Channel, finished
+from .mpi_channel import Compared, MPIChannel
 from .whereabouts import ENDED, Place, Whereabouts
 
 if TYPE_CHECKING:
@@ -31,12 +35,11 @@ if TYPE_CHECKING:
 
 __all__ = ["MPICommunicator", "open_mpi"]
 
-SPIN = 0.002  # seconds of looking without a pause
-PAUSE, LONGEST_PAUSE = 20e-6, 1e-3  # seconds between two looks after that
 PATIENCE = 2.0  # seconds until the others are asked
 _OF_TWO = frozenset(("send", "receive"))
 _CAN_SHRINK = "OMPI_MCA_mpi_ft_enable"  # what Open MPI's launcher says to its processes
 _ALONE = 5.0  # seconds that the launcher has to end a process that aborts
+_CHANNELS = 64  # that a group has at most, as MPI has some thousands for all
 _TEXT = 512  # bytes of a call's description that processes tell each other
 
 
@@ -64,47 +67,94 @@ class MPICommunicator:
     """The processes of one of MPI's communicators."""
 
     def __init__(self, comm: MPI.Comm, whereabouts: Whereabouts, name: str) -> None:
+        import numpy as np
         from mpi4py import MPI
 
-        self._mpi, self._comm, self._whereabouts = MPI, comm, whereabouts
+        self._mpi, self._comm, self.whereabouts = MPI, comm, whereabouts
         self._comm.Set_errhandler(MPI.ERRORS_RETURN)
         self._checks = comm.Dup()
         self._checks.Set_errhandler(MPI.ERRORS_RETURN)
+        self._mine, self._largest = np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        self._comparison: MPI.Prequest | None = None
+        with contextlib.suppress(NotImplementedError):  # an MPI before version 4
+            self._comparison = self._checks.Allreduce_init(self._mine, self._largest, MPI.MAX)
         self._ops = {Op.ADD: MPI.SUM, Op.MUL: MPI.PROD, Op.MAX: MPI.MAX, Op.MIN: MPI.MIN}
-        self._calls = 0
-        self._failed = ""
+        self.failed = ""
         self._is_smaller = False  # than the job once was
         self._held: object = None  # what MPI may still write to after a failure
+        self._channels: list[MPI.Comm] = []
         # The numbers of this group's processes among those of the job.
         self._numbers = whereabouts.numbers_of(comm)
+        self.calls = 0
         self.name, self.rank, self.size = name, comm.rank, comm.size
 
     def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
         """Make a call; returns when `result` is there. Raises DistributedError."""
-        if self._failed:
-            raise DistributedError(f"[distributed] this group has failed before: {self._failed}")
-        self._calls += 1
-        what = call.described("" if given is None else f"{given.dtype} {given.shape}")
-        text = f"{what} at {call.where}" if call.where else what
-        self._whereabouts.enter(Place(self.name, self._calls, what, call.where))
+        finished(self.steps(call, given, result))
+
+    def steps(
+        self, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> Iterator[None]:
+        """Make a call, one look after the other. Raises DistributedError."""
+        what = call.described("" if given is None else _array_text(given.dtype, given.shape))
+        self.enter(what, call.where)
         try:
             if call.check is not None and call.kind not in _OF_TWO:
-                self._compare(call.check or what, text)
-            self._make(call, given, result)
-        except DistributedError as error:
-            self._failed, self._held = str(error), (given, result)
+                yield from self._compared(call.check or what, what, call.where)
+            yield from self.made(self._comm, call, given, result)
+        except BaseException as error:
+            self.note_failure(_at(what, call.where), error, (given, result))
             raise
-        except self._mpi.Exception as error:
-            self._failed, self._held = f"{text}: {self._reason(error)}", (given, result)
-            raise DistributedError(f"[distributed] MPI failed in {self._failed}") from error
         finally:
-            self._whereabouts.leave()
+            self.leave()
+
+    def channel(self, check: str, where: str) -> Channel:
+        """A communicator of MPI's that nothing but the calls of one replay meets on.
+
+        After _CHANNELS of them, calls are compared. Raises DistributedError.
+        """
+        self.take_part(Call("barrier", where=where, check=check, told=check), None, None)
+        if len(self._channels) == _CHANNELS:
+            return Compared(self, check)
+        comm, request = self._comm.Idup()
+        finished(self.until(request))
+        self._channels.append(comm)
+        return MPIChannel(self, comm, f"replay {len(self._channels)}")
+
+    def enter(self, what: str, where: str) -> None:
+        """From now on this process is in its next call. Raises DistributedError after a failure."""
+        if self.failed:
+            self.refuse()
+        self.calls += 1
+        self.whereabouts.enter(self, what, where)
+
+    def refuse(self) -> None:
+        """Raises DistributedError, which says what has failed before."""
+        raise DistributedError(f"[distributed] this group has failed before: {self.failed}")
+
+    def leave(self) -> None:
+        """From now on it is at work."""
+        self.whereabouts.leave()
+
+    def note_failure(self, text: str, error: BaseException, held: object) -> None:
+        """From now on the group has failed, by an error in a call that is described by `text`.
+
+        MPI may still write to what is `held`. Raises DistributedError for MPI's own errors.
+        """
+        self._held = held
+        if isinstance(error, DistributedError):
+            self.failed = str(error)
+        elif isinstance(error, self._mpi.Exception):
+            self.failed = f"{text}: {self._reason(error)}"
+            raise DistributedError(f"[distributed] MPI failed in {self.failed}") from error
+        else:
+            self.failed = f"{text} was interrupted ({type(error).__name__})"
 
     def split(self, color: int, key: int) -> MPICommunicator:
         """A communicator of those that give the same color. Raises DistributedError."""
         self.take_part(Call("barrier", where="split"), None, None)
         comm = self._comm.Split(color, key)
-        return MPICommunicator(comm, self._whereabouts, f"{self.name}/{color}")
+        return MPICommunicator(comm, self.whereabouts, f"{self.name}/{color}")
 
     def shrink(self) -> MPICommunicator:
         """The processes that are still there, in their order; all of them call it.
@@ -113,20 +163,20 @@ class MPICommunicator:
         DistributedError where MPI cannot go on without a process.
         """
         try:
-            for comm in (self._comm, self._checks):
+            for comm in (self._comm, self._checks, *self._channels):
                 comm.Revoke()
-            comm, others = self._comm.Shrink(), self._whereabouts.shrink()
+            comm, others = self._comm.Shrink(), self.whereabouts.shrink()
         except (self._mpi.Exception, NotImplementedError) as error:
             raise DistributedError(
                 "[distributed] this MPI cannot go on without a process: it takes Open MPI, and "
                 f"`treadle run --shrink` ({error})"
             ) from error
-        self._failed = self._failed or "a smaller one goes on"
+        self.failed = self.failed or "a smaller one goes on"
         smaller = MPICommunicator(comm, others, self.name)
         smaller._is_smaller = True
         return smaller
 
-    def _reason(self, error: MPI.Exception) -> str:
+    def _reason(self, error: Any) -> str:
         """Who is gone, where MPI tells."""
         kinds = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING)
         if error.Get_error_class() == self._mpi.ERR_REVOKED:
@@ -155,10 +205,10 @@ class MPICommunicator:
 
         A group that has failed ends the job.
         """
-        if self._failed:
+        if self.failed:
             self.abort(1)
-        self._wait(self._whereabouts.end(), may_end=True)
-        self._whereabouts.close()
+        finished(self.until(self.whereabouts.end(), may_end=True))
+        self.whereabouts.close()
         import mpi4py
 
         # Open MPI may wait there for ever for one that died.
@@ -167,27 +217,34 @@ class MPICommunicator:
 
     # -- one call ---------------------------------------------------------------------------------
 
-    def _compare(self, check: str, text: str) -> None:
+    def _compared(self, check: str, what: str, where: str) -> Iterator[None]:
         """Raises DistributedError where not all processes make this call."""
+        digest = _digest(check)
+        self._mine[:] = digest
+        if self._comparison is None:
+            maximum = self._mpi.MAX
+            yield from self.until(self._checks.Iallreduce(self._mine, self._largest, maximum))
+        else:
+            self._comparison.Start()
+            yield from self.until(self._comparison)
+        if self._largest.tobytes() == digest.tobytes():
+            return
         import numpy as np
 
-        digest = int.from_bytes(hashlib.blake2b(check.encode(), digest_size=8).digest())
-        mine = np.array([digest, ~digest & (1 << 64) - 1], np.uint64)
-        largest = np.empty_like(mine)
-        self._wait(self._checks.Iallreduce(mine, largest, self._mpi.MAX))
-        if int(largest[0]) == ~int(largest[1]) & (1 << 64) - 1:
-            return
         told = np.zeros(_TEXT, np.uint8)
-        encoded = text.encode()[:_TEXT]
+        encoded = _at(what, where).encode()[:_TEXT]
         told[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         all_told = np.empty((self.size, _TEXT), np.uint8)
-        self._wait(self._checks.Iallgather(told, all_told))
+        yield from self.until(self._checks.Iallgather(told, all_told))
         lines = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in all_told]
         raise DistributedError(_differences(dict(enumerate(lines))))
 
-    def _make(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+    def made(
+        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> Iterator[None]:
+        """A call on one of MPI's communicators, one look after the other."""
         if call.kind == "barrier":
-            self._wait(self._comm.Ibarrier())
+            yield from self.until(comm.Ibarrier())
             return
         assert result is not None
         if call.kind == "broadcast":
@@ -199,49 +256,64 @@ class MPICommunicator:
             result[...] = 0
         if (given if given is not None else result).size == 0:  # on all processes alike
             return
-        self._wait(_STARTS[call.kind](self, call, given, result))
+        yield from self.until(_STARTS[call.kind](self, comm, call, given, result))
 
-    def start_reduction(self, method: str, call: Call, *arrays: np.ndarray | None) -> MPI.Request:
+    def start_reduction(
+        self, method: str, comm: MPI.Comm, call: Call, *arrays: np.ndarray | None
+    ) -> MPI.Request:
         """MPI's `method` on arrays that it knows the type of."""
         assert call.op is not None
-        return getattr(self._comm, method)(*arrays, op=self._ops[call.op])
+        return getattr(comm, method)(*arrays, op=self._ops[call.op])
 
-    def start_reduce(self, call: Call, given: np.ndarray, result: np.ndarray) -> MPI.Request:
+    def start_reduce(
+        self, comm: MPI.Comm, call: Call, given: np.ndarray, result: np.ndarray
+    ) -> MPI.Request:
         """The combination at one process."""
         assert call.op is not None
         target = result if self.rank == call.peer else None
-        return self._comm.Ireduce(given, target, op=self._ops[call.op], root=call.peer)
+        return comm.Ireduce(given, target, op=self._ops[call.op], root=call.peer)
 
-    def start_move(self, method: str, *arrays: np.ndarray | None, **options: int) -> MPI.Request:
-        """MPI's `method` on the bytes of arrays, whatever they hold."""
-        moved = [None if a is None else a.reshape(-1).view("uint8") for a in arrays]
-        return getattr(self._comm, method)(*moved, **options)
+    def prepared(
+        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> MPI.Prequest | None:
+        """A call that can be started again and again; None where MPI, or this kind, cannot.
 
-    def _wait(self, request: MPI.Request, may_end: bool = False) -> None:
+        All processes prepare the same calls in one order.
+        """
+        if call.kind not in _PREPARED or given is None or given.size == 0:
+            return None
+        try:
+            return _PREPARED[call.kind](self, comm, call, given, result)
+        except NotImplementedError:  # an MPI before version 4
+            return None
+
+    def until(self, request: MPI.Request, may_end: bool = False) -> Iterator[None]:
+        """Looks at a request until it is over. Raises DistributedError if it never will be."""
+        if request.Test():
+            return
         start = time.monotonic()
-        pause, asked = PAUSE, start + PATIENCE
-        while not request.Test():
+        asked = start + PATIENCE
+        while True:
+            yield
+            if request.Test():
+                return
             now = time.monotonic()
-            if now - start < SPIN:
-                continue
             if now > asked:
                 places = self._ask()
                 if request.Test():  # or it raises, where MPI has found out who is gone
                     return
                 self._judge(places, now - start, may_end)
                 asked = time.monotonic() + PATIENCE
-            time.sleep(pause)
-            pause = min(pause * 1.2, LONGEST_PAUSE)
 
     def _ask(self) -> dict[int, Place]:
         """Where the other processes are, by their numbers in this group."""
         others = {n: rank for rank, n in enumerate(self._numbers) if rank != self.rank}
-        answers = self._whereabouts.ask(list(others))
+        answers = self.whereabouts.ask(list(others))
         return {others[number]: place for number, place in answers.items()}
 
     def _judge(self, places: Mapping[int, Place], waited: float, may_end: bool) -> None:
         """Raises DistributedError where the others will never make the call this one waits in."""
-        mine = self._whereabouts.place
+        mine = self.whereabouts.place
         silent = sorted({*range(self.size)} - {self.rank, *places})
         if silent:
             raise DistributedError(
@@ -267,18 +339,61 @@ class MPICommunicator:
             )
 
 
+def start_move(
+    method: str, comm: MPI.Comm, *arrays: np.ndarray | None, **options: int
+) -> MPI.Request:
+    """MPI's `method` on the bytes of arrays, whatever they hold."""
+    moved = [None if a is None else a.reshape(-1).view("uint8") for a in arrays]
+    return getattr(comm, method)(*moved, **options)
+
+
 _STARTS: dict[str, Callable[..., MPI.Request]] = {
-    "all_reduce": lambda at, call, *arrays: at.start_reduction("Iallreduce", call, *arrays),
-    "reduce": MPICommunicator.start_reduce,
-    "reduce_scatter": lambda at, call, *arrays: at.start_reduction(
-        "Ireduce_scatter_block", call, *arrays
+    "all_reduce": lambda at, comm, call, *arrays: at.start_reduction(
+        "Iallreduce", comm, call, *arrays
     ),
-    "broadcast": lambda at, call, _, result: at.start_move("Ibcast", result, root=call.peer),
-    "all_gather": lambda at, call, *arrays: at.start_move("Iallgather", *arrays),
-    "all_to_all": lambda at, call, *arrays: at.start_move("Ialltoall", *arrays),
-    "send": lambda at, call, given, _: at.start_move("Isend", given, dest=call.peer),
-    "receive": lambda at, call, _, result: at.start_move("Irecv", result, source=call.peer),
+    "reduce": MPICommunicator.start_reduce,
+    "reduce_scatter": lambda at, comm, call, *arrays: at.start_reduction(
+        "Ireduce_scatter_block", comm, call, *arrays
+    ),
+    "broadcast": lambda _, comm, call, __, result: start_move(
+        "Ibcast", comm, result, root=call.peer
+    ),
+    "all_gather": lambda _, comm, __, *arrays: start_move("Iallgather", comm, *arrays),
+    "all_to_all": lambda _, comm, __, *arrays: start_move("Ialltoall", comm, *arrays),
+    "send": lambda _, comm, call, given, __: start_move("Isend", comm, given, dest=call.peer),
+    "receive": lambda _, comm, call, __, result: start_move(
+        "Irecv", comm, result, source=call.peer
+    ),
 }
+# Those that MPI can prepare once, and start again and again.
+_PREPARED: dict[str, Callable[..., Any]] = {
+    "all_reduce": lambda at, comm, call, *arrays: at.start_reduction(
+        "Allreduce_init", comm, call, *arrays
+    ),
+    "reduce_scatter": lambda at, comm, call, *arrays: at.start_reduction(
+        "Reduce_scatter_block_init", comm, call, *arrays
+    ),
+    "all_gather": lambda _, comm, __, *arrays: start_move("Allgather_init", comm, *arrays),
+    "all_to_all": lambda _, comm, __, *arrays: start_move("Alltoall_init", comm, *arrays),
+}
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(check: str) -> np.ndarray:
+    """A number for a text, and its complement: the largest of each are these if all are equal."""
+    import numpy as np
+
+    number = int.from_bytes(hashlib.blake2b(check.encode(), digest_size=8).digest())
+    return np.array([number, ~number & (1 << 64) - 1], np.uint64)
+
+
+def _at(what: str, where: str) -> str:
+    return f"{what} at {where}" if where else what
+
+
+@functools.lru_cache(maxsize=1024)
+def _array_text(dtype: np.dtype, shape: tuple[int, ...]) -> str:
+    return f"{dtype} {shape}"
 
 
 def _differences(texts: Mapping[int, str]) -> str:

@@ -1,6 +1,6 @@
 """Where each process of an MPI job is: in which call of which group, at work, or at its end.
 
-    whereabouts.enter(Place("world", 12, "all_reduce add of float32 (4,)", "train.py:7"))
+    whereabouts.enter(group, "all_reduce add of float32 (4,)", "train.py:7")
     whereabouts.ask([1, 2])     ->  {1: Place(...)}      process 2 does not answer
     whereabouts.leave()
 
@@ -15,7 +15,7 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -48,11 +48,19 @@ class Place:
         return self.what.partition(" ")[0]
 
 
+class Numbered(Protocol):
+    """A group, and how many calls it has begun."""
+
+    name: str
+    calls: int
+
+
 class Whereabouts:
     """Tells the other processes where this one is, and asks where they are."""
 
     def __init__(self, comm: MPI.Comm) -> None:
-        self.place = Place()
+        # A group, and the call that it has begun last: what it is, "" for none, and where.
+        self.here: tuple[Numbered | None, str, str] = (None, "", "")
         self._comm = comm
         self._comm.Set_errhandler(_returned())
         self._lock = threading.Lock()  # one thread at a time receives
@@ -74,18 +82,24 @@ class Whereabouts:
         self.close()
         return Whereabouts(self._comm.Shrink())
 
-    def enter(self, place: Place) -> None:
-        """From now on this process is in a call."""
-        self.place = place
+    def enter(self, group: Numbered, what: str, where: str) -> None:
+        """From now on this process is in the call that `group` has begun last."""
+        self.here = (group, what, where)
 
     def leave(self) -> None:
         """From now on it is at work."""
-        self.place = Place(self.place.group, self.place.call)
+        self.here = (self.here[0], "", "")
 
     def end(self) -> MPI.Request:
         """From now on it makes no more calls; the request is over when none of them does."""
-        self.place = Place(what=ENDED)
+        self.here = (None, ENDED, "")
         return self._comm.Ibarrier()
+
+    @property
+    def place(self) -> Place:
+        """Where this process is."""
+        group, what, where = self.here
+        return Place(what=what) if group is None else Place(group.name, group.calls, what, where)
 
     def close(self) -> None:
         """Answer no more."""

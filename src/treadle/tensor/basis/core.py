@@ -329,7 +329,7 @@ class Core(State):
         Raises DTypeError.
         """
         tensors = [self, *lst]
-        if not all(isinstance(t, Core) for t in lst):
+        if lst and not all(isinstance(t, Core) for t in lst):
             kinds = ", ".join(type(t).__name__ for t in lst)
             raise DTypeError(f"[realize] computes tensors one by one, not {kinds}")
         with lock:  # else another thread could assign to one of them in between
