@@ -25,6 +25,8 @@ pytestmark = NEEDS_MPI
                   "processes 0, 1: all_reduce add of float32 (1, 2) at"]),
         ("replays", ["process 2: all_gather of float32 (2,)", "processes 0, 1: all_reduce add"]),
         ("captures", ["process 2: broadcast", "processes 0, 1: all_reduce add"]),
+        ("many captures", ["process 2: all_gather of float32 (2,)",
+                           "processes 0, 1: all_reduce add of float32 (2,)"]),
         ("unread", ["process 2: all_reduce add of float32 (50001,)"]),
         ("ends", ["process 2 has ended its program", "waits for it in all_reduce"]),
         ("stops", ["process 2 did not answer: stopped, or gone"]),

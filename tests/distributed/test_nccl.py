@@ -93,6 +93,10 @@ class Mirror:
         elif result is not None:
             result[...] = given + given
 
+    def steps(self, call: Call, given, result):
+        self.take_part(call, given, result)
+        yield from ()
+
 
 @pytest.fixture
 def device():

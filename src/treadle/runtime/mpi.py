@@ -328,9 +328,10 @@ class MPICommunicator:
                     f"[distributed] process {rank} has ended its program, and process {self.rank} "
                     f"waits for it in {mine.text}"
                 )
-            same_call = (place.group, place.call) == (mine.group, mine.call)
-            if same_call and place.what and place.what != mine.what and mine.kind not in _OF_TWO:
-                raise DistributedError(_differences({self.rank: mine.text, rank: place.text}))
+        here = {rank: place for rank, place in places.items() if _is_same_call(place, mine)}
+        if any(place.what != mine.what for place in here.values()) and mine.kind not in _OF_TWO:
+            texts = {rank: place.text for rank, place in here.items()}
+            raise DistributedError(_differences({self.rank: mine.text, **texts}))
         if waited > settings.DISTRIBUTED_TIMEOUT:
             late = [rank for rank, place in places.items() if place.call < mine.call]
             raise DistributedError(
@@ -385,6 +386,11 @@ def _digest(check: str) -> np.ndarray:
 
     number = int.from_bytes(hashlib.blake2b(check.encode(), digest_size=8).digest())
     return np.array([number, ~number & (1 << 64) - 1], np.uint64)
+
+
+def _is_same_call(one: Place, other: Place) -> bool:
+    """Whether two processes wait in calls of one number."""
+    return bool(one.what) and (one.group, one.call) == (other.group, other.call)
 
 
 def _at(what: str, where: str) -> str:

@@ -11,6 +11,7 @@ import numpy as np
 
 from treadle import Tensor, TinyJit, distributed
 from treadle.errors import TreadleError
+from treadle.runtime import mpi
 
 world = distributed.init()
 x = Tensor([1.0, 2.0])
@@ -50,6 +51,13 @@ try:
             for _ in range(3):
                 function(x.contiguous().realize())
         functions[last](x.contiguous().realize())
+    elif how == "many captures":  # more than there are channels for
+        mpi._CHANNELS = 2
+        functions = [TinyJit(lambda x, n=n: world.allreduce(x * n)) for n in range(4)]
+        for n, function in enumerate(functions):
+            for _ in range(4):
+                assert function(x.contiguous().realize()).tolist() == [3 * n, 6 * n]
+        (world.allgather if last else functions[3])(x.contiguous().realize())
     elif how == "unread":  # a large call that fails while nobody waits for it
         total = world.allreduce(Tensor(np.ones(50_000 + last, np.float32)))
         total.numpy()
