@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator
 from ..forks import fork_safe
 from ..runtime.communicator import Pace, finished
 
-__all__ = ["Job", "Steps", "at_once", "call_in_order", "finish_calls", "run_in_order"]
+__all__ = ["Job", "Steps", "call_in_order", "finish_calls", "in_one_step", "run_in_order"]
 
 Steps = Iterator[None]  # each looks once, and the call is over when there are no more
 
@@ -145,10 +145,10 @@ def run_in_order(steps: Steps) -> None:
         finished(steps)
 
 
-def at_once(function: Callable[[], None]) -> Steps:
-    """A function as a call of one step."""
+def in_one_step(function: Callable[[], None]) -> Steps:
+    """A function that waits by itself, as a call; who gives it does not run it."""
+    yield
     function()
-    yield from ()
 
 
 def finish_calls() -> None:

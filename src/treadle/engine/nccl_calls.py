@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from ..config import settings
 from ..runtime.communicator import Call, Communicator
-from .background_calls import at_once, call_in_order, run_in_order
+from .background_calls import call_in_order, in_one_step, run_in_order
 from .devices import Device
 from .memory import Memory
 
@@ -41,7 +41,7 @@ def nccl_for(group: Communicator, call: Call, memory: Memory) -> NCCLCommunicato
     if not (is_gpu and is_installed() and serves(call, memory.dtype.name)):
         return None
     found: list[NCCLCommunicator | None] = []
-    run_in_order(at_once(lambda: found.append(connection(group, runtime, call.where))))
+    run_in_order(in_one_step(lambda: found.append(connection(group, runtime, call.where))))
     return found[0]
 
 
@@ -64,9 +64,9 @@ def by_nccl(
     begun = nccl.begin(call, results)
     take_part = functools.partial(nccl.take_part, call, what, given, results, begun)
     if max(sum(part.nbytes for part in parts) for parts in (given, results)) <= SMALL:
-        run_in_order(at_once(take_part))
+        run_in_order(in_one_step(take_part))
         return None
-    job = call_in_order(at_once(take_part))  # it keeps the buffers as long
+    job = call_in_order(in_one_step(take_part))  # it keeps the buffers as long
     waits = [target.arrives(job.wait) for target in targets]
     for memory in operands:
         memory.read_by(job.wait)
