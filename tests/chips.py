@@ -97,7 +97,8 @@ def expression(devices: dict[str, str]) -> str:
 
 def parse_settings(texts: list[str]) -> dict[str, str]:
     """{"IMAGE": "1"} of ["IMAGE=1"], by names. Raises SettingError for what treadle has not."""
-    named = dict(sorted(text.split("=", 1) if "=" in text else (text, "") for text in texts))
+    split = sorted(text.partition("=") for text in texts)
+    named = {name: value for name, _, value in split}
     Context(**named)
     return named
 
