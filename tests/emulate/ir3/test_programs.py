@@ -337,6 +337,41 @@ def test_what_one_way_of_two_sets_late_is_too_early(machine):
     refused(machine, words, r"mov.u32u32 r2.x, r1.x at word 4: r1.x, which 'sqrt r1.x, r5.x'")
 
 
+def by_a_predicate(*words):
+    return [*is_less(0, 2), move(R5, 0), NOPS, *words, word("nop"), END]
+
+
+LATE = word("rcp", DST=R1, FULL=1, SRC=R5)  # sets r1.x, for which (ss) waits
+
+
+def test_lanes_of_either_predicate_do_not_wait_for_each_other(machine):
+    # Some lanes' r1.x is under way, and those of the others is set.
+    words = [word("predt"), LATE, word("predf"), move(R1, 2), word("prede")]
+    machine.run(by_a_predicate(*words, NOPS, word("nop", SS=1), mov(R2, R1)))
+    machine.run(by_a_predicate(word("predf"), LATE, word("predt"), move(R1, 2), word("prede")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # The lanes meet again, whichever of them was last.
+        [word("predt"), LATE, word("predf"), word("prede"), mov(R2, R1)],
+        [word("predt"), word("predf"), LATE, word("prede"), mov(R2, R1)],
+        [word("predt"), LATE, word("prede"), word("nop"), mov(R2, R1)],
+        # One side, and what was before they parted.
+        [word("predf"), word("nop"), LATE, word("nop"), mov(R2, R1)],
+        [LATE, word("predt"), word("nop", SS=1), word("predf"), mov(R2, R1)],
+        # The waiting of one side is none of the other.
+        [LATE, word("predt"), word("nop", SS=1), word("prede"), mov(R2, R1)],
+        # The flag is another one now.
+        [word("predt"), LATE, *is_less(0, 3), word("predf"), mov(R2, R1)],
+    ],
+)
+def test_what_lanes_that_act_by_a_predicate_do_not_wait_for(machine, words):
+    message = r"mov.* r2.x, r1.x at word \d+: r1.x, which 'rcp r1.x, r5.x' .* sets: no \(ss\)"
+    refused(machine, by_a_predicate(*words), message)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [

@@ -9,7 +9,8 @@ memory and textures set by (sy). These read their sources late as well: a source
 (ss), or (sy) where they set something by it.
 
 It is followed along all ways through the program what may be under way where, as Mesa's compiler
-does that puts waits in. Not seen are registers that a0.x names. A branch is no cycle here.
+does that puts waits in. A way is what one lane goes: what is between predt and predf is no way to
+what is between predf and prede. Not seen are registers that a0.x names. A branch is no cycle here.
 """
 
 from __future__ import annotations
@@ -147,6 +148,28 @@ class _State:
         return ""
 
 
+class _Lanes:
+    """What is under way for the lanes that act, and for those that have acted since they parted."""
+
+    def __init__(self, state: _State) -> None:
+        self.acting = state
+        self._before: _State | None = None  # when the lanes parted, by a flag that still says how
+        self._others: list[_State] = []
+
+    def part(self, item: Instruction) -> None:
+        """What an instruction does to which lanes act."""
+        if item.name in ("predt", "predf"):
+            if self._before is None:
+                self._before = self.acting
+            else:
+                self._others.append(self.acting)
+            self.acting = self._before.copy()
+        elif self._before is not None and (item.name == "prede" or _sets_flag(item)):
+            for other in self._others or [self._before]:
+                self.acting.join(other)
+            self._before, self._others = None, []
+
+
 def too_early(blocks: Mapping[int, Block]) -> dict[int, str]:
     """Places of instructions, and words for what they use too early. The first is at 0."""
     states = {0: _State()}
@@ -154,16 +177,17 @@ def too_early(blocks: Mapping[int, Block]) -> dict[int, str]:
     left = [0]
     while left:
         start = left.pop()
-        block, state = blocks[start], states[start].copy()
+        block, state = blocks[start], _Lanes(states[start].copy())
         for place, item in block.items:
-            why = _step(state, place, item)
+            why = _step(state.acting, place, item)
             if why:
                 found.setdefault(place, why)
+            state.part(item)
         for target in block.following:
             known = states.get(target)
             if known is None:
-                states[target] = state.copy()
-            if known is None or known.join(state):
+                states[target] = state.acting.copy()
+            if known is None or known.join(state.acting):
                 left.append(target)
     return found
 
@@ -256,6 +280,11 @@ def _flags(item: Instruction) -> Iterator[_Use]:
     for name in ("COMP1", "COMP2"):
         if name in item.decoded.fields:
             yield _Use(PREDICATES + item.number(name), is_half=False)
+
+
+def _sets_flag(item: Instruction) -> bool:
+    """Whether it sets the flag that predt and predf depend on."""
+    return any(use.number == PREDICATES for use in _sets(item))
 
 
 def _sets(item: Instruction) -> Iterator[_Use]:
