@@ -9,7 +9,7 @@ import pytest
 
 from treadle import Tensor
 from treadle.compile.ir3 import IR3Compiler, machine_code
-from treadle.compile.ir3_text import parse
+from treadle.compile.ir3.text import parse
 from treadle.dtype import dtypes
 from treadle.engine.devices import _open
 from treadle.engine.selection import parse_choice
