@@ -2,12 +2,14 @@
 
     python -m tests.chips NV --part 1/16           what has not passed yet at these sources
     python -m tests.chips AMD --only gfx942        on the chips whose names have that
+    python -m tests.chips QCOM --set IMAGE=1       with a setting of treadle's
     python -m tests.chips NV --part 1/16 --record  and adds that to tests/results/chips.jsonl
     python -m tests.chips --show                   what is written there, as a table
 
 A run can be stopped and taken up again, as that of `tests.full`, and the two leave out what passed
-in the other. Only files with such tests are read, which takes a fifth of the time that reading all
-takes. What else follows goes to pytest.
+in the other. Settings are kept apart: what passed with one has not passed without it. Only files
+with such tests are read, which takes a fifth of the time that reading all takes. What else follows
+goes to pytest.
 """
 
 from __future__ import annotations
@@ -24,13 +26,17 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+from treadle import Context
 from treadle.backends import BACKENDS, Backend
+from treadle.errors import SettingError
 
-from .full import ENDED, KEPT, table, today
+from .full import ENDED, KEPT, settings_of_environment, table, today
 from .records import RESULTS, ROOT, belongs, parse_part, read_records, sources
 
 FILE = ROOT / RESULTS / "chips.jsonl"
-COLUMNS = ("date", "commit", "device", "part", "passed", "failed", "skipped", "minutes")
+COLUMNS = (
+    "date", "commit", "device", "settings", "part", "passed", "failed", "skipped", "minutes",
+)  # fmt: skip
 EMULATED = {backend.name: backend for backend in BACKENDS if backend.emulated_chip is not None}
 # Its tests take `opened`, which is each runtime in turn.
 CONTRACT = Path("tests/runtime/contract")
@@ -89,7 +95,17 @@ def expression(devices: dict[str, str]) -> str:
     return " or ".join(ways)
 
 
-def outcomes(kept: Path, state: str, part: str, devices: dict[str, str]) -> list[dict[str, Any]]:
+def parse_settings(texts: list[str]) -> dict[str, str]:
+    """{"IMAGE": "1"} of ["IMAGE=1"], by names. Raises SettingError for what treadle has not."""
+    split = sorted(text.partition("=") for text in texts)
+    named = {name: value for name, _, value in split}
+    Context(**named)
+    return named
+
+
+def outcomes(
+    kept: Path, state: str, part: str, devices: dict[str, str], settings: str = ""
+) -> list[dict[str, Any]]:
     """What a part came to on each device: the last outcome of each test, the time of all runs."""
     number = parse_part(part)
     last: dict[str, dict[str, str]] = {name: {} for name in devices}
@@ -103,17 +119,33 @@ def outcomes(kept: Path, state: str, part: str, devices: dict[str, str]) -> list
     for name, whole in devices.items():
         counts = Counter(last[name].values())
         rows.append({
-            "date": today(), "commit": state, "device": whole, "part": part,
+            "date": today(), "commit": state, "device": whole, "settings": settings, "part": part,
             **{how: counts[how] for how in ("passed", "failed", "skipped")},
             "minutes": round(seconds[name] / 60, 1),
         })  # fmt: skip
     return rows
 
 
-def run(backend: Backend, part: str, only: str, more: list[str], *, record: bool) -> int:
-    """pytest's status; 2 where nothing was run: no such chip, or a change that is not committed."""
+def run(
+    backend: Backend, part: str, only: str, given: list[str], more: list[str], *, record: bool
+) -> int:
+    """pytest's status; 2 where nothing was run: no such chip or setting, a setting that the
+    environment has, or a change that is not committed.
+    """
     parse_part(part)
     devices, state = devices_of(backend, only), sources()
+    try:
+        named = parse_settings(given)
+    except SettingError as error:
+        print(error, file=sys.stderr)
+        return 2
+    if stray := settings_of_environment():
+        told = " ".join(f"--set {one}" for one in stray)
+        print(
+            f"the environment has {', '.join(stray)}, which would be taken for plain runs: "
+            f"unset it, and say {told}", file=sys.stderr,
+        )  # fmt: skip
+        return 2
     if not devices:
         told = ", ".join(devices_of(backend).values()) or "nothing here"
         print(f"{backend.name} is tested on {told}: {only!r} is in none", file=sys.stderr)
@@ -121,14 +153,16 @@ def run(backend: Backend, part: str, only: str, more: list[str], *, record: bool
     if record and "+" in state:
         print("only a commit is recorded: commit what is changed first", file=sys.stderr)
         return 2
-    kept = KEPT / f"{state}.jsonl"
+    settings = " ".join(f"{name}={value}" for name, value in named.items())
+    kept = KEPT / f"{' '.join([state, settings]).strip()}.jsonl"
     command = [
         sys.executable, "-m", "pytest", "--full", *files(), "-k", expression(devices),
         "--part", part, f"--resume={kept}", *more,
     ]  # fmt: skip
-    environment = {**os.environ, "TEST_DEVICES": ",".join(devices)}
+    variables = {f"TREADLE_{name}": value for name, value in named.items()}
+    environment = {**os.environ, **variables, "TEST_DEVICES": ",".join(devices)}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
-    rows = outcomes(kept, state, part, devices)
+    rows = outcomes(kept, state, part, devices, settings)
     print(table(rows, COLUMNS))
     if record and status in ENDED:
         FILE.parent.mkdir(parents=True, exist_ok=True)
@@ -150,6 +184,9 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("backend", nargs="?", choices=sorted(EMULATED))
     parser.add_argument("--part", default="1/1", metavar="I/N")
     parser.add_argument("--only", default="", metavar="NAME", help="a part of a device's name")
+    parser.add_argument(
+        "--set", default=[], action="append", metavar="NAME=VALUE", help="a setting of treadle's"
+    )
     parser.add_argument("--record", action="store_true", help="write the outcomes down")
     parser.add_argument("--show", action="store_true", help="print what is written down")
     options, more = parser.parse_known_args(arguments)
@@ -159,7 +196,8 @@ def main(arguments: list[str] | None = None) -> int:
     if options.backend is None:
         parser.error("say which backend, or --show")
     backend = EMULATED[options.backend]
-    return run(backend, options.part, options.only, more, record=options.record)
+    chosen = (options.part, options.only, options.set)
+    return run(backend, *chosen, more, record=options.record)
 
 
 if __name__ == "__main__":

@@ -22,11 +22,15 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from treadle.config import describe
+
 from .records import RESULTS, ROOT, belongs, parse_part, read_records, sources
 
 FILE = ROOT / RESULTS / "full.jsonl"
 KEPT = ROOT / ".full"
 COLUMNS = ("date", "commit", "part", "passed", "failed", "skipped", "minutes", "python", "torch")
+# Settings that change no outcome.
+HARMLESS = {"DEBUG", "CPU_COUNT", "COMPILE_PROCESSES", "CACHE", "CACHE_DIR", "EMULATE"}
 # pytest's statuses: all passed, some failed, nothing was left to run.
 ENDED = (0, 1, 5)
 
@@ -51,6 +55,12 @@ def today() -> str:
     return dt.datetime.now(dt.UTC).date().isoformat()
 
 
+def settings_of_environment() -> list[str]:
+    """["IMAGE=1"] where the environment sets what tests may fail with and pass without."""
+    rows = [row for row in describe() if row.name not in HARMLESS and row.value != row.default]
+    return [f"{row.name}={row.value}" for row in rows]
+
+
 def _version(name: str) -> str:
     try:
         return metadata.version(name)
@@ -73,8 +83,17 @@ def recorded() -> list[dict[str, Any]]:
 
 
 def run(part: str, more: list[str], *, record: bool) -> int:
-    """pytest's status; 2 where nothing was run or recorded since a change is not committed."""
+    """pytest's status; 2 where nothing was run: the environment has a setting, or a change is not
+    committed.
+    """
     parse_part(part)
+    if stray := settings_of_environment():
+        print(
+            f"the environment has {', '.join(stray)}, which would be taken for plain runs: unset "
+            "it; `python -m tests.chips NV --set NAME=VALUE` keeps such runs apart",
+            file=sys.stderr,
+        )
+        return 2
     state = sources()
     if record and "+" in state:
         print("only a commit is recorded: commit what is changed first", file=sys.stderr)

@@ -2,10 +2,13 @@
 
 import json
 import subprocess
+from pathlib import Path
 
 import pytest
 
-from . import chips
+from treadle.config import settings
+
+from . import chips, full
 from .chips import EMULATED, device_of, devices_of, expression, files
 from .records import ROOT
 from .test_records import record
@@ -76,9 +79,10 @@ def runs(tmp_path, monkeypatch):
     started, outcomes = [], dict(OUTCOMES)
 
     def start(command, *, env, **options):
-        started.append((command, env["TEST_DEVICES"]))
+        started.append((command, env["TEST_DEVICES"], env.get("TREADLE_IMAGE")))
         rows = [record(test, outcome, cpu=90.0) for test, outcome in outcomes.items()]
-        with (tmp_path / "c0ffee.jsonl").open("a") as file:
+        [kept] = [word.removeprefix("--resume=") for word in command if "--resume=" in word]
+        with Path(kept).open("a") as file:
             file.writelines(json.dumps({**vars(r), "sources": "c0ffee"}) + "\n" for r in rows)
         return subprocess.CompletedProcess(command, int("failed" in outcomes.values()))
 
@@ -89,7 +93,8 @@ def runs(tmp_path, monkeypatch):
 def test_what_each_chip_came_to_is_recorded(runs, capsys):
     started, outcomes = runs
     assert chips.main(["NV", "--only", "PTX", "--record", "-x"]) == 1
-    [(command, devices)] = started
+    [(command, devices, image)] = started
+    assert image is None
     assert devices.split(",")[:2] == ["NV:PTX", "NV:PTX:sm_86"]
     assert command[-1] == "-x"
     assert "--full" in command
@@ -107,7 +112,7 @@ def test_what_each_chip_came_to_is_recorded(runs, capsys):
     assert (again["passed"], again["failed"], again["minutes"]) == (2, 0, 4.5)
     capsys.readouterr()
     assert chips.main(["--show"]) == 0
-    assert "| c0ffee | NV:PTX:sm_80 | 1/1 | 2 | 0 | 0 | 4.5 |" in capsys.readouterr().out
+    assert "| c0ffee | NV:PTX:sm_80 |  | 1/1 | 2 | 0 | 0 | 4.5 |" in capsys.readouterr().out
 
 
 def test_tests_are_selected_by_the_whole_name_of_a_device():
@@ -125,6 +130,57 @@ def test_chips_that_do_not_exist_are_said_and_nothing_runs(runs, capsys):
     assert chips.main(["NV", "--only", "sm_70"]) == 2
     assert "'sm_70' is in none" in capsys.readouterr().err
     assert runs[0] == []
+
+
+def test_a_run_with_a_setting_is_kept_and_recorded_apart(runs, tmp_path, capsys):
+    started, outcomes = runs
+    chips.main(["NV", "--only", "PTX:sm_80", "--record"])
+    outcomes.clear()
+    outcomes["t.py::test_9[NV:PTX]"] = "passed"
+    arguments = ["--set", "IMAGE=1", "--set", "FLOAT16=1"]
+    assert chips.main(["NV", "--only", "PTX:sm_80", "--record", *arguments]) == 0
+    assert [image for *_, image in started] == [None, "1"]
+    plain, image = chips.recorded()
+    assert (plain["settings"], plain["passed"], plain["failed"]) == ("", 1, 1)
+    assert (image["settings"], image["passed"], image["failed"]) == ("FLOAT16=1 IMAGE=1", 1, 0)
+    assert {path.name for path in tmp_path.glob("*.jsonl")} == {
+        "c0ffee.jsonl", "c0ffee FLOAT16=1 IMAGE=1.jsonl",
+    }  # fmt: skip
+    assert "| FLOAT16=1 IMAGE=1 | 1/1 | 1 | 0 |" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ("IMAGES=1", "there is no setting IMAGES; did you mean IMAGE?"),
+        ("IMAGE=3", "IMAGE=3 is not allowed"),
+        ("IMAGE", "IMAGE= is not allowed"),
+    ],
+)
+def test_a_setting_that_treadle_has_not_is_said_and_nothing_runs(runs, given, told, capsys):
+    assert chips.main(["NV", "--set", given]) == 2
+    assert told in capsys.readouterr().err
+    assert runs[0] == []
+
+
+@pytest.mark.parametrize("name", ["IMAGE", "TREADLE_IMAGE"])
+def test_a_setting_of_the_environment_is_not_taken_for_a_plain_run(runs, name, monkeypatch, capsys):
+    monkeypatch.setenv(name, "1")
+    settings.reload()
+    try:
+        assert chips.main(["NV"]) == 2
+        assert "the environment has IMAGE=1" in (told := capsys.readouterr().err)
+        assert "say --set IMAGE=1" in told
+        assert full.main(["--part", "1/8"]) == 2
+        assert "the environment has IMAGE=1" in capsys.readouterr().err
+        assert runs[0] == []
+        monkeypatch.setenv("DEBUG", "1")
+        monkeypatch.setenv(name, "0")
+        settings.reload()
+        assert chips.main(["NV", "--only", "PTX:sm_80"]) == 1
+    finally:
+        monkeypatch.undo()
+        settings.reload()
 
 
 def test_what_is_not_committed_is_not_recorded(runs, monkeypatch, capsys):

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from treadle.compile.llvm import LLVMCompiler
 from treadle.emulate.ir3.execute import IR3Program
 from treadle.emulate.ir3.program import Kernel
+from treadle.emulate.kgsl.chips import Chip, chip
 from treadle.emulate.simt.machine import Region
 from treadle.ir3_object import KernelCode, unpack
 from treadle.runtime.base import Entry, Launch
@@ -52,14 +53,15 @@ class _Allocator(NullAllocator):
 class Phase:
     """One entry of an object, ready to run."""
 
-    def __init__(self, code: KernelCode, entry: Entry) -> None:
+    def __init__(self, code: KernelCode, entry: Entry, chip: Chip) -> None:
         assert code.work_items == entry.work_items
         assert code.buffers == len(entry.slots)
         assert code.variables == len(entry.variables)
         self.code, self.entry = code, entry
         kernel = Kernel(
             code.code, code.wave, WORKGROUP_REGISTER, LOCAL_REGISTER, code.shared,
-            code.private, 4 * code.constants, 4 * code.registers,
+            code.private, 4 * code.constants, 4 * code.registers, lacks=chip.lacks,
+            has_scalar_alu=chip.has_scalar_alu, gpu=chip.gpu_id,
         )  # fmt: skip
         self.program = IR3Program(kernel, _compile_ir)
 
@@ -78,9 +80,9 @@ class Phase:
 
 
 class _Library:
-    def __init__(self, code: bytes, entries: Sequence[Entry]) -> None:
+    def __init__(self, code: bytes, entries: Sequence[Entry], chip: Chip) -> None:
         found = {one.name: one for one in unpack(code)}
-        self.phases = [Phase(found[entry.symbol], entry) for entry in entries]
+        self.phases = [Phase(found[entry.symbol], entry, chip) for entry in entries]
 
 
 class _CallList:
@@ -110,9 +112,10 @@ class AdrenoDevice(NullDevice):
     def __init__(self, name: str, target) -> None:
         super().__init__(name, target)
         self.allocator = _Allocator()
+        self._chip = chip(target.cpu)
 
     def load(self, code: bytes, entries: Sequence[Entry]) -> _Library:
-        return _Library(code, entries)
+        return _Library(code, entries, self._chip)
 
     def call_list(self, launches: Sequence[Launch], keep: object = None) -> _CallList:
         return _CallList(launches)

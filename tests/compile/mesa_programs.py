@@ -1,6 +1,6 @@
 """Programs through Mesa's compiler and ours on an emulated Adreno, in a process of their own.
 
-    python -m tests.compile.mesa_programs softmax
+    python -m tests.compile.mesa_programs softmax a630
 
 An assertion of Mesa's ends the process that it fails in, so the tests start this one. It ends with
 status 0 if what both compilers made gives the same bits, and they are those that are wanted: of
@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 from tests.emulate.judges import judge
 
-__all__ = ["MOST_SECONDS", "names", "run"]
+__all__ = ["CHIPS", "MOST_SECONDS", "names", "run"]
 
 ROOT = Path(__file__).parents[2]
-CHIP = "a630"  # whose code sets no register that all lanes share, which is not emulated
+CHIPS = ("a630", "a650")  # without and with a scalar ALU, which Mesa uses where it is
 MOST_SECONDS = 300
 _BOUNDS = {"float16": 2e-3, "float32": 2e-5}  # parts of the largest number
 TOO_LARGE = {"large matmul"}  # 134 million products, for which an emulated GPU takes minutes
@@ -33,13 +33,13 @@ def names():
     return [*PROGRAMS, *(f"corpus {name}" for name in CORPUS_PROGRAMS if name not in TOO_LARGE)]
 
 
-def run(name, seconds=MOST_SECONDS):
+def run(name, chip, seconds=MOST_SECONDS):
     """Runs a program in another process. What it printed last if it failed, else None."""
     library = str(judge("tinymesa") / "tinymesa" / "libtinymesa.so")
     try:
         with tempfile.TemporaryDirectory() as folder:  # kernels of before are not taken
             done = subprocess.run(
-                [sys.executable, "-m", __name__, name], cwd=ROOT,
+                [sys.executable, "-m", __name__, name, chip], cwd=ROOT,
                 env=os.environ | {"MESA_LIBRARY": library, "CACHE_DIR": folder},
                 capture_output=True, text=True, check=False, timeout=seconds,
             )  # fmt: skip
@@ -81,8 +81,9 @@ def main():
         return real(self, source)
 
     mesa_ir3.MesaIR3Compiler.compile = compile_
-    devices = [f"NULL:0:ADRENO:{CHIP}", f"NULL:0:IR3:{CHIP}"]
-    ours, theirs, wanted = _results(sys.argv[1], devices)
+    name, chip = sys.argv[1:]
+    devices = [f"NULL:0:ADRENO:{chip}", f"NULL:0:IR3:{chip}"]
+    ours, theirs, wanted = _results(name, devices)
     assert compiled, "Mesa's compiler was given nothing"
     assert ours.dtype == theirs.dtype
     assert ours.tobytes() == theirs.tobytes(), (ours, theirs)

@@ -8,16 +8,16 @@ import pytest
 from tests.compile.mesa import disassemble
 
 from treadle.compile.ir3 import IR3Compiler, machine_code
-from treadle.compile.ir3_code import Constant, Instruction, Literal, Register, Value
-from treadle.compile.ir3_conditions import join_conditions
-from treadle.compile.ir3_hazards import insert_waits
-from treadle.compile.ir3_liveness import gaps, lives, pressures
-from treadle.compile.ir3_loops import hoist
-from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
-from treadle.compile.ir3_registers import allocate
-from treadle.compile.ir3_schedule import schedule
-from treadle.compile.ir3_text import parse
-from treadle.compile.ir3_vectors import join_accesses
+from treadle.compile.ir3.code import Constant, Instruction, Literal, Register, Value
+from treadle.compile.ir3.conditions import join_conditions
+from treadle.compile.ir3.hazards import insert_waits
+from treadle.compile.ir3.liveness import gaps, lives, pressures
+from treadle.compile.ir3.loops import hoist
+from treadle.compile.ir3.operands import place_operands, propagate_copies, remove_dead
+from treadle.compile.ir3.registers import allocate
+from treadle.compile.ir3.schedule import schedule
+from treadle.compile.ir3.text import parse
+from treadle.compile.ir3.vectors import join_accesses
 from treadle.errors import DeviceError, InternalError
 from treadle.ir3_object import ImageSlot, KernelCode, pack, unpack
 from treadle.target import ADRENO_CHIPS, adreno_chip, adreno_target

@@ -6,7 +6,7 @@ import re
 import pytest
 from tests.compile.mesa import disassemble
 
-from treadle.compile.ir3_code import (
+from treadle.compile.ir3.code import (
     PREDICATE,
     Constant,
     Instruction,
@@ -14,8 +14,8 @@ from treadle.compile.ir3_code import (
     Register,
     name_of,
 )
-from treadle.compile.ir3_encode import encode
-from treadle.compile.ir3_tables import CONDITIONS, FLOATS, FORMS, TYPES, category
+from treadle.compile.ir3.encode import encode
+from treadle.compile.ir3.tables import CONDITIONS, FLOATS, FORMS, TYPES, category
 from treadle.errors import InternalError
 
 COMPARED = ("cmps.f", "cmps.u", "cmps.s")

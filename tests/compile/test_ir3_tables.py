@@ -8,7 +8,7 @@ import pytest
 from tests.compile.mesa import described
 from tests.emulate.judges import judge
 
-from treadle.compile.ir3_tables import CONDITIONS, FLOATS, FORMS, TYPES, category, split_name
+from treadle.compile.ir3.tables import CONDITIONS, FLOATS, FORMS, TYPES, category, split_name
 
 UNUSED = {"EQ", "LAST", "FULL"}  # fields that no instruction of ours has set
 FLUT = (

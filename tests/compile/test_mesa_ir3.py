@@ -17,6 +17,7 @@ from treadle.compile import nir
 from treadle.compile.ir3 import IR3Compiler
 from treadle.compile.mesa_ir3 import MesaIR3Compiler
 from treadle.emulate.ir3.decode import decode
+from treadle.emulate.kgsl import chips
 from treadle.errors import DeviceError, InternalError
 from treadle.ir3_object import unpack
 from treadle.runtime.base import Entry, Slot
@@ -66,7 +67,7 @@ def both(body, *inputs, variable=7, rows=1):
         out = np.full(rows * COUNT, 0xDEADBEEF, np.uint32)
         arrays = [*held, out]
         slots = tuple(Slot(n, a.nbytes, n == 3) for n, a in enumerate(arrays))
-        Phase(code, Entry("k", 1, COUNT, slots, (0,))).run(
+        Phase(code, Entry("k", 1, COUNT, slots, (0,)), chips.chip("a630")).run(
             [a.ctypes.data for a in arrays], [variable]
         )
         found.append(out)

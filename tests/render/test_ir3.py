@@ -9,7 +9,7 @@ import pytest
 
 from treadle import Tensor
 from treadle.compile.ir3 import IR3Compiler, machine_code
-from treadle.compile.ir3_text import parse
+from treadle.compile.ir3.text import parse
 from treadle.dtype import dtypes
 from treadle.engine.devices import _open
 from treadle.engine.selection import parse_choice
@@ -97,6 +97,8 @@ def test_a_program_gives_what_numpy_gives(monkeypatch, name):
 
 @emulated
 def test_values_that_were_in_private_memory_come_back():
+    from treadle.emulate.kgsl import chips
+
     from ..compile.adreno import Phase
 
     count, head = 90, "kernel k work_items=64 buffers=1 variables=1 shared=0\n"
@@ -110,7 +112,7 @@ def test_values_that_were_in_private_memory_come_back():
     assert code.private > 0
     out = np.zeros(256, np.uint32)
     entry = Entry("k", 1, 256, (Slot(0, out.nbytes, True),), (0,))
-    Phase(code, entry).run([out.ctypes.data], [77])
+    Phase(code, entry, chips.chip("a610")).run([out.ctypes.data], [77])
     items = np.arange(256, dtype=np.uint32)
     want = np.zeros(256, np.uint32)
     made = [items * n + np.uint32(77) for n in range(10, 10 + count)]

@@ -15,8 +15,8 @@ import re
 from typing import TYPE_CHECKING
 
 from treadle.compile import nir
-from treadle.compile.ir3_code import Constant, Literal, Operand, Value
-from treadle.compile.ir3_text import read_head, read_operand
+from treadle.compile.ir3.code import Constant, Literal, Operand, Value
+from treadle.compile.ir3.text import read_head, read_operand
 from treadle.errors import InternalError
 from treadle.ir3_object import KernelCode, pack
 from treadle.target import adreno_chip

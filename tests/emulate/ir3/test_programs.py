@@ -274,6 +274,11 @@ def test_floats_too_small_for_their_exponent_become_0(machine):
 # -- what is refused
 
 
+def swz(first, second):
+    """Moves r7.x and r8.x to two registers."""
+    return word("swz", SRC_TYPE=3, DST_TYPE=3, DST0=first, DST1=second, SRC0=R7, SRC1=R8)
+
+
 def refused(machine, words, message, **kernel):
     with pytest.raises(EmulationFault, match=message):
         machine.run([*words, END], [np.zeros(4, np.uint32)], **kernel)
@@ -290,6 +295,8 @@ def refused(machine, words, message, **kernel):
         (move(R1, 1), 3, word("sel.b32", DST=R2, SRC1=r(R3), SRC2=R3, SRC3=r(R1))),
         (word("cmps.u", DST=P0, FULL=1, SRC1=r(0), SRC2=immed(3)), 6, word("br", IMMED=1)),
         (mov(A0, 0, "s16s16", "mov-immed"), 6, mov(R2, R1, form="mov-relgpr")),
+        (swz(R1, R2), 2, word("add.u", DST=R3, FULL=1, SRC1=r(R1), SRC2=immed(1))),
+        (swz(R2, R1), 3, word("add.u", DST=R3, FULL=1, SRC1=r(R1), SRC2=immed(1))),
         (mov(R1, 0, form="mov-gpr", REPEAT=2, SRC_R=1), 1,
          word("add.u", DST=R2, FULL=1, SRC1=r(R1), SRC2=immed(1))),
     ],
@@ -300,6 +307,12 @@ def test_a_result_takes_its_time(machine, first, needed, second, is_there):
         machine.run([*words, NOPS, END])
     else:
         refused(machine, words, rf"{needed - 1} cycles between|cycles between, and it takes")
+
+
+def test_what_moves_two_values_takes_two_cycles(machine):
+    words = [move(R1, 1), swz(R2, R3), word("add.u", DST=R4, FULL=1, SRC1=r(R1), SRC2=immed(1))]
+    refused(machine, words, "2 cycles between, and it takes 3")
+    machine.run([*words[:2], word("nop"), *words[2:], END])
 
 
 @pytest.mark.parametrize("flags", [{}, {"SY": 1}, {"SS": 1}])
@@ -337,6 +350,41 @@ def test_what_one_way_of_two_sets_late_is_too_early(machine):
     refused(machine, words, r"mov.u32u32 r2.x, r1.x at word 4: r1.x, which 'sqrt r1.x, r5.x'")
 
 
+def by_a_predicate(*words):
+    return [*is_less(0, 2), move(R5, 0), NOPS, *words, word("nop"), END]
+
+
+LATE = word("rcp", DST=R1, FULL=1, SRC=R5)  # sets r1.x, for which (ss) waits
+
+
+def test_lanes_of_either_predicate_do_not_wait_for_each_other(machine):
+    # Some lanes' r1.x is under way, and those of the others is set.
+    words = [word("predt"), LATE, word("predf"), move(R1, 2), word("prede")]
+    machine.run(by_a_predicate(*words, NOPS, word("nop", SS=1), mov(R2, R1)))
+    machine.run(by_a_predicate(word("predf"), LATE, word("predt"), move(R1, 2), word("prede")))
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        # The lanes meet again, whichever of them was last.
+        [word("predt"), LATE, word("predf"), word("prede"), mov(R2, R1)],
+        [word("predt"), word("predf"), LATE, word("prede"), mov(R2, R1)],
+        [word("predt"), LATE, word("prede"), word("nop"), mov(R2, R1)],
+        # One side, and what was before they parted.
+        [word("predf"), word("nop"), LATE, word("nop"), mov(R2, R1)],
+        [LATE, word("predt"), word("nop", SS=1), word("predf"), mov(R2, R1)],
+        # The waiting of one side is none of the other.
+        [LATE, word("predt"), word("nop", SS=1), word("prede"), mov(R2, R1)],
+        # The flag is another one now.
+        [word("predt"), LATE, *is_less(0, 3), word("predf"), mov(R2, R1)],
+    ],
+)
+def test_what_lanes_that_act_by_a_predicate_do_not_wait_for(machine, words):
+    message = r"mov.* r2.x, r1.x at word \d+: r1.x, which 'rcp r1.x, r5.x' .* sets: no \(ss\)"
+    refused(machine, by_a_predicate(*words), message)
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -347,7 +395,6 @@ def test_what_one_way_of_two_sets_late_is_too_early(machine):
         ([word("jump", IMMED=9)], "the program has 2 words"),
         ([word("add.u", DST=R1, FULL=1, SRC1=c(7), SRC2=r(0))], "c1.w is read, and 2 are loaded"),
         ([move(4 * 40, 1)], "r40.x, and a work item has 8 full registers"),
-        ([move(4 * 48, 1)], "a register that all lanes share"),
         ([word("add.f", DST=R1, FULL=1, SRC1=r(0), SRC2=immed(1))], "whole number .* floats"),
         ([move(R2, 1), NOPS, mov(A0, 500, "s16s16", "mov-immed"), NOPS,
           mov(R1, R2, form="mov-relgpr")], "a0.x leads to register or constant 508"),

@@ -115,7 +115,8 @@ def _kernel(dispatch: Dispatch) -> Kernel:
     return Kernel(
         _words(dispatch), dispatch.wave, dispatch.workgroup_register, dispatch.local_register,
         dispatch.shared_bytes, dispatch.private_bytes, len(dispatch.constants),
-        4 * dispatch.registers, dispatch.has_demotion, dispatch.chip.lacks, dispatch.chip.gpu_id,
+        4 * dispatch.registers, dispatch.has_demotion, dispatch.chip.lacks,
+        dispatch.chip.has_scalar_alu, dispatch.chip.gpu_id,
         tuple(image.format for image in dispatch.textures),
         tuple(image.format for image in dispatch.images),
     )  # fmt: skip

@@ -20,12 +20,13 @@ if TYPE_CHECKING:
     from treadle.emulate.ir3.decode import Decoded
 
 __all__ = [
-    "A0", "A1", "ADDRESSES", "PREDICATES", "SHARED", "TYPES", "UNUSED", "Instruction", "Kind",
-    "Operand", "Unsupported", "component",
+    "A0", "A1", "ADDRESSES", "PREDICATES", "SHARED", "SHARED_END", "TYPES", "UNUSED", "Instruction",
+    "Kind", "Operand", "Unsupported", "component",
 ]  # fmt: skip
 
-# Components of registers: r48.x to r55.w are the same in all lanes, a0 and p0 are no numbers.
-SHARED, A0, A1, PREDICATES, UNUSED = 48 * 4, 61 * 4, 61 * 4 + 1, 62 * 4, 63 * 4
+# Components of registers: r48.x to r55.w are the same in all lanes, a0 and p0 are no numbers. Of
+# those that lanes share, hr48.x and hr48.y are halves of r48.x, hr48.z and hr48.w of r48.y.
+SHARED, SHARED_END, A0, A1, PREDICATES, UNUSED = 48 * 4, 56 * 4, 61 * 4, 61 * 4 + 1, 62 * 4, 63 * 4
 ADDRESSES = (A0, A1)
 # Constants that operands name by a number, as float32.
 _TABLE = (
@@ -68,6 +69,11 @@ class Operand:
     def is_register(self) -> bool:
         """A register that is a number in each lane."""
         return self.kind is Kind.GPR and self.number < A0
+
+    @property
+    def is_shared(self) -> bool:
+        """A register that all lanes share."""
+        return self.kind is Kind.GPR and SHARED <= self.number < SHARED_END
 
 
 def component(register: Decoded) -> int:
@@ -130,6 +136,12 @@ class Instruction:
         return self.number("REPEAT") if self.name != "movmsk" else 0
 
     @property
+    def more_cycles(self) -> int:
+        """Cycles that it takes behind its first: one for each further value that it makes."""
+        moved = {"swz": 1, "gat": 3, "sct": 3}  # values of cat1 that moves several
+        return moved.get(self.name, self.repeat)
+
+    @property
     def nops(self) -> int:
         """Cycles in which nothing begins behind it."""
         return self.number("NOP")
@@ -147,6 +159,16 @@ class Instruction:
     def waits_long(self) -> bool:
         """(sy): for what textures and other memory write."""
         return bool(self.number("SY"))
+
+    @cached_property
+    def is_scalar(self) -> bool:
+        """Whether it is computed once for all lanes, from what they share into what they share."""
+        if not 1 <= self.category <= 3 or self.name == "movmsk":
+            return False
+        alike = (Kind.CONSTANT, Kind.NUMBER, Kind.RELATIVE_CONSTANT)
+        return self.destination.is_shared and all(
+            of.is_shared or of.kind in alike for of in self.sources
+        )
 
     # -- operands
 

@@ -16,7 +16,7 @@ from treadle.emulate.ir3 import arithmetic, convert, images, memory, special
 from treadle.emulate.ir3.decode import GPU, DecodeError, decode
 from treadle.emulate.ir3.machine import ILLEGAL, NOT_WAITED, front_end, places
 from treadle.emulate.ir3.meanings import MEANINGS
-from treadle.emulate.ir3.operands import Instruction, Unsupported
+from treadle.emulate.ir3.operands import SHARED, Instruction, Unsupported
 from treadle.emulate.ir3.waits import Block, too_early
 from treadle.emulate.ir3.wave import Bound, Wave
 from treadle.emulate.kgsl.images import Format
@@ -42,8 +42,9 @@ class Kernel:
     `local_register` that of those which hold the work item's, by components; None is none.
     `constants` is how many 32-bit constants are loaded, `registers` how many components of full
     registers a work item has. With `has_demotion` a half constant is a whole one that is made
-    smaller, else a half of one. `lacks` are instructions that the chip does not have, `textures`
-    and `images` the formats of what it reads, and of what it writes as well.
+    smaller, else a half of one. `lacks` are instructions that the chip does not have.
+    `has_scalar_alu` is a unit of its own for what is computed once for all lanes. `textures` and
+    `images` are the formats of what it reads, and of what it writes as well.
     """
 
     words: tuple[int, ...]
@@ -56,6 +57,7 @@ class Kernel:
     registers: int = 192
     has_demotion: bool = True
     lacks: frozenset[str] = frozenset()
+    has_scalar_alu: bool = False
     gpu: int = GPU
     textures: tuple[Format, ...] = ()
     images: tuple[Format, ...] = ()
@@ -139,7 +141,7 @@ class _Translator:
             )
             for start, block in self._blocks.items()
         }
-        self._early = too_early(ways)
+        self._early = too_early(ways, kernel.has_scalar_alu)
         self._sites: list[int] = []
         self._faults: dict[int, str] = {}
 
@@ -198,8 +200,9 @@ class _Translator:
         e, kernel, registers = self._e, self._kernel, self._w.registers
         if kernel.workgroup_register is not None:
             for i, axis in enumerate("xyz"):
-                value = e.spread_scalar("i32", e.block_value(f"index_{axis}"))
-                registers.write(f"r{kernel.workgroup_register + i}", value)
+                number, value = kernel.workgroup_register + i, e.block_value(f"index_{axis}")
+                is_shared = number >= SHARED
+                registers.write(f"r{number}", value if is_shared else e.spread_scalar("i32", value))
         if kernel.local_register is not None:
             for i, axis in enumerate("xyz"):
                 field = e.warp_field(f"tid_{axis}")

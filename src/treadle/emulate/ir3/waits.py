@@ -8,8 +8,13 @@ others. What cat4, shared memory and atomic operations there set is waited for b
 memory and textures set by (sy). These read their sources late as well: a source may be set after
 (ss), or (sy) where they set something by it.
 
+A register that all lanes share is waited for by (ss). Where there is a scalar ALU, that computes
+what such a register is set to from others, in order: it waits for itself only where one of another
+size is read or set. Its instructions are no cycles for others, but for their nops.
+
 It is followed along all ways through the program what may be under way where, as Mesa's compiler
-does that puts waits in. Not seen are registers that a0.x names. A branch is no cycle here.
+does that puts waits in. A way is what one lane goes: what is between predt and predf is no way to
+what is between predf and prede. Not seen are registers that a0.x names. A branch is no cycle here.
 """
 
 from __future__ import annotations
@@ -40,6 +45,7 @@ _LATE = 2  # cycles until a third source is read
 _SHORT_LOADS = ("ldl", "ldlw", "ldlv", "shfl", "getfiberid")
 _STORES = ("stg", "stg.a", "stl", "stlw", "stp", "stc", "stib.b")
 _UNCOUNTED = ("br", "braa", "brao", "jump")
+_FIRST_SHARED = 2 * SHARED  # part of the register file, behind those of all lanes
 
 
 @dataclass
@@ -60,9 +66,21 @@ class _Use(NamedTuple):
     @property
     def parts(self) -> tuple[int, ...]:
         """The 16-bit parts of the register file; others get numbers below 0."""
-        if self.number >= A0 or self.number >= SHARED:
+        if self.number >= A0:
             return (-self.number,)
-        return (self.number,) if self.is_half else (2 * self.number, 2 * self.number + 1)
+        width = 1 if self.is_half else 2
+        first = self.number * width
+        if self.is_shared:
+            first = _FIRST_SHARED + (self.number - SHARED) * width
+        return tuple(range(first, first + width))
+
+    @property
+    def is_shared(self) -> bool:
+        return SHARED <= self.number < A0
+
+    @property
+    def bits(self) -> int:
+        return 16 if self.is_half else 32
 
     def __str__(self) -> str:
         number, letter = self.number, "h" if self.is_half else ""
@@ -79,11 +97,15 @@ class _Result(NamedTuple):
 
 
 class _Way(NamedTuple):
-    """What is under way: `wait` is ss or sy, or for a source either of them."""
+    """What is under way: `wait` is ss or sy, or for a source either of them.
+
+    `scalar_bits` is the size of the scalar ALU's result or source.
+    """
 
     part: int
     wait: str
     is_source: bool
+    scalar_bits: int = 0
 
 
 @dataclass
@@ -96,6 +118,11 @@ class _State:
 
     def copy(self) -> _State:
         return _State(dict(self.ages), dict(self.ways), dict(self.makers))
+
+    def shared(self) -> _State:
+        """What is under way to and from registers that all lanes share, whichever act."""
+        ways = {way: words for way, words in self.ways.items() if way.part >= _FIRST_SHARED}
+        return _State({}, ways, {})
 
     def join(self, other: _State) -> bool:
         """Adds what may be under way on another way here; tells whether that changed anything."""
@@ -115,9 +142,11 @@ class _State:
         for way in [way for way in self.ways if name in way.wait]:
             del self.ways[way]
 
-    def under_way(self, use: _Use, is_set: bool) -> str:
+    def under_way(self, use: _Use, is_set: bool, is_scalar: bool) -> str:
         """Words for a register that a flag has not been waited for, or nothing."""
-        for (part, wait, is_source), words in self.ways.items():
+        for (part, wait, is_source, scalar_bits), words in self.ways.items():
+            if is_scalar and scalar_bits and (is_source or scalar_bits == use.bits):
+                continue
             if part in use.parts and (is_set or not is_source):
                 flag = " or ".join(f"({name})" for name in wait.split())
                 what = "reads" if is_source else "sets"
@@ -147,28 +176,53 @@ class _State:
         return ""
 
 
-def too_early(blocks: Mapping[int, Block]) -> dict[int, str]:
+class _Lanes:
+    """What is under way for the lanes that act, and for those that have acted since they parted."""
+
+    def __init__(self, state: _State) -> None:
+        self.acting = state
+        self._before: _State | None = None  # when the lanes parted, by a flag that still says how
+        self._others: list[_State] = []
+
+    def part(self, item: Instruction) -> None:
+        """What an instruction does to which lanes act."""
+        if item.name in ("predt", "predf"):
+            if self._before is None:
+                self._before = self.acting
+            else:
+                self._others.append(self.acting)
+            shared = self.acting.shared()
+            self.acting = self._before.copy()
+            self.acting.join(shared)
+        elif self._before is not None and (item.name == "prede" or _sets_flag(item)):
+            for other in self._others or [self._before]:
+                self.acting.join(other)
+            self._before, self._others = None, []
+
+
+def too_early(blocks: Mapping[int, Block], has_scalar_alu: bool = False) -> dict[int, str]:
     """Places of instructions, and words for what they use too early. The first is at 0."""
     states = {0: _State()}
     found: dict[int, str] = {}
     left = [0]
     while left:
         start = left.pop()
-        block, state = blocks[start], states[start].copy()
+        block, state = blocks[start], _Lanes(states[start].copy())
         for place, item in block.items:
-            why = _step(state, place, item)
+            why = _step(state.acting, place, item, has_scalar_alu and item.is_scalar)
             if why:
                 found.setdefault(place, why)
+            state.part(item)
         for target in block.following:
             known = states.get(target)
             if known is None:
-                states[target] = state.copy()
-            if known is None or known.join(state):
+                states[target] = state.acting.copy()
+            if known is None or known.join(state.acting):
                 left.append(target)
     return found
 
 
-def _step(state: _State, place: int, item: Instruction) -> str:
+def _step(state: _State, place: int, item: Instruction, is_scalar: bool) -> str:
     """What an instruction does to a state, and words for what it uses too early."""
     if item.waits_short:
         state.wait("ss")
@@ -176,38 +230,52 @@ def _step(state: _State, place: int, item: Instruction) -> str:
         state.wait("sy")
     reads, sets = list(_reads(item)), list(_sets(item))
     in_alu = 1 <= item.category <= 3
-    early = [state.under_way(use, is_set=False) or state.too_young(use, in_alu) for use in reads]
-    early += [state.under_way(use, is_set=True) for use in sets]
+    early = [
+        state.under_way(use, is_set=False, is_scalar=is_scalar) or state.too_young(use, in_alu)
+        for use in reads
+    ]
+    early += [state.under_way(use, is_set=True, is_scalar=is_scalar) for use in sets]
     words = f"'{item}' at word {place}"
-    if in_alu or (item.category == 0 and item.name not in _UNCOUNTED):
-        state.age(1 + item.repeat + item.nops)
+    if is_scalar:
+        state.age(item.nops)
+    elif in_alu or (item.category == 0 and item.name not in _UNCOUNTED):
+        state.age(1 + item.more_cycles + item.nops)
     for use in sets:
         for part in use.parts:
-            _begin(state, item, use, part, words)
-    if item.category in (4, 5, 6):
-        _hold_sources(state, item, reads, words)
+            _begin(state, item, use, part, words, is_scalar)
+    if is_scalar or item.category in (4, 5, 6):
+        _hold_sources(state, item, reads, words, is_scalar)
     return next(filter(None, early), "")
 
 
-def _begin(state: _State, item: Instruction, use: _Use, part: int, words: str) -> None:
+def _begin(
+    state: _State, item: Instruction, use: _Use, part: int, words: str, is_scalar: bool
+) -> None:
     """A result is under way."""
     for is_half in (False, True):
         state.ages.pop(_Result(part, is_half), None)
+    if use.is_shared:
+        bits = use.bits if is_scalar else 0
+        state.ways[_Way(part, "ss", is_source=False, scalar_bits=bits)] = words
+        return
     if 1 <= item.category <= 3:
         result = _Result(part, use.is_half)
-        age = item.repeat + item.nops - use.cycle
+        age = item.more_cycles + item.nops - use.cycle
         if age < _FAR:
             state.ages[result], state.makers[result] = age, words
         return
     state.ways[_Way(part, "ss" if _is_short(item) else "sy", is_source=False)] = words
 
 
-def _hold_sources(state: _State, item: Instruction, reads: list[_Use], words: str) -> None:
+def _hold_sources(
+    state: _State, item: Instruction, reads: list[_Use], words: str, is_scalar: bool
+) -> None:
     """Sources are read late."""
     wait = "ss" if _is_short(item) or item.name in _STORES else "ss sy"
     for use in reads:
         for part in use.parts:
-            state.ways[_Way(part, wait, is_source=True)] = words
+            way = _Way(part, wait, is_source=True, scalar_bits=use.bits if is_scalar else 0)
+            state.ways[way] = words
 
 
 def _is_short(item: Instruction) -> bool:
@@ -258,10 +326,15 @@ def _flags(item: Instruction) -> Iterator[_Use]:
             yield _Use(PREDICATES + item.number(name), is_half=False)
 
 
+def _sets_flag(item: Instruction) -> bool:
+    """Whether it sets the flag that predt and predf depend on."""
+    return any(use.number == PREDICATES for use in _sets(item))
+
+
 def _sets(item: Instruction) -> Iterator[_Use]:
     if item.name in ("swz", "gat", "sct"):
         for i, of in enumerate(item.destinations):
-            yield _Use(of.number, of.is_half, 0 if item.name == "gat" else i)
+            yield _Use(of.number, of.is_half, i)
     elif 1 <= item.category <= 4 and item.name != "movmsk":
         of = item.destination
         if of.kind is Kind.GPR and of.number < UNUSED:

@@ -13,8 +13,17 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, NamedTuple
 
-from treadle.emulate.ir3.machine import OUTSIDE
-from treadle.emulate.ir3.operands import A0, A1, PREDICATES, SHARED, Kind, Operand, Unsupported
+from treadle.emulate.ir3.machine import DIFFERENT, OUTSIDE
+from treadle.emulate.ir3.operands import (
+    A0,
+    A1,
+    PREDICATES,
+    SHARED,
+    SHARED_END,
+    Kind,
+    Operand,
+    Unsupported,
+)
 from treadle.emulate.simt.values import Values, bits_of, is_float
 
 if TYPE_CHECKING:
@@ -27,8 +36,12 @@ if TYPE_CHECKING:
 
 __all__ = ["Bound", "Wave"]
 
-_SHARED_END = SHARED + 8 * 4
 _LEAST_NORMAL = {"f32": 2.0**-126}  # what is less becomes 0; halves keep their small numbers
+
+
+def _whole_of(number: int) -> int:
+    """The full register that a half one is in."""
+    return number // 2 if number < SHARED else SHARED + (number - SHARED) // 2
 
 
 class Bound(NamedTuple):
@@ -106,16 +119,20 @@ class Wave:
             value = self.registers.read(f"a{number - A0}")
             return x.resize("u32", "u16", value) if is_half else value
         self._check_number(number, is_half)
-        if not is_half or number >= SHARED:
-            value = self.registers.read(f"r{number}")
-            return x.resize("u32", "u16", value) if is_half else value
-        value = self.registers.read(f"r{number // 2}")
+        if not is_half:
+            return self._whole(number)
+        value = self._whole(_whole_of(number))
         if number % 2:
             value = x.op("u32", "lshr", value, x.const("u32", 16))
         return x.resize("u32", "u16", value)
 
+    def _whole(self, number: int) -> str:
+        """A full register's bits in each lane."""
+        value = self.registers.read(f"r{number}")
+        return self.e.spread_scalar("i32", value) if number >= SHARED else value
+
     def _check_number(self, number: int, is_half: bool) -> None:
-        if SHARED <= number < _SHARED_END:
+        if SHARED <= number < SHARED_END:
             return
         if not 0 <= number < self._count * (2 if is_half else 1):
             name = f"{'h' if is_half else ''}r{number // 4}.{'xyzw'[number % 4]}"
@@ -128,19 +145,34 @@ class Wave:
             wide = x.resize("i16", "i32", value) if is_half else value
             self.registers.write(f"a{number - A0}", wide, self.lanes)
             return
-        if number >= SHARED:
-            raise Unsupported("setting a register that all lanes share")
         self._check_number(number, is_half)
         if not is_half:
-            self.registers.write(f"r{number}", value, self.lanes)
+            self._set_whole(number, value)
             return
-        name = f"r{number // 2}"
         wide = x.resize("u16", "u32", value)
         if number % 2:
             wide = x.op("u32", "shl", wide, x.const("u32", 16))
         kept = x.const("u32", 0xFFFF if number % 2 else 0xFFFF0000)
-        before = x.op("u32", "and", self.registers.read(name), kept)
-        self.registers.write(name, x.op("u32", "or", before, wide), self.lanes)
+        before = x.op("u32", "and", self._whole(_whole_of(number)), kept)
+        self._set_whole(_whole_of(number), x.op("u32", "or", before, wide))
+
+    def _set_whole(self, number: int, value: str) -> None:
+        """Sets a full register, by lanes that agree on it if they share it."""
+        name = f"r{number}"
+        if number < SHARED:
+            self.registers.write(name, value, self.lanes)
+            return
+        if not 1 <= self.item.category <= 3:
+            raise Unsupported("setting a register that all lanes share but by arithmetic")
+        e, x, lanes = self.e, self.x, self.lanes or self.e.mask
+        bits = e.as_mask(lanes)
+        one = e.op(f"extractelement {e.lanes('i32')} {value}, i32 {e.first_lane(bits)}")
+        some = e.op(f"icmp ne {e.machine.mask} {bits}, 0")
+        new = e.op(f"select i1 {some}, i32 {one}, i32 {self.registers.read(name)}")
+        if not self.item.is_scalar:
+            differs = x.compare("u32", "ne", value, e.spread_scalar("i32", new))
+            self._guard(x.both(differs, lanes), value, DIFFERENT)
+        self.registers.write(name, new)
 
     # -- constants
 
@@ -178,8 +210,8 @@ class Wave:
         places = x.op("u64", "mul", wide, x.const("u64", step))
         return e.op(f"getelementptr i8, ptr {base}, {e.lanes('i64')} {places}")
 
-    def _guard(self, wrong: str, index: str) -> None:
-        """A fault of the first lane of `wrong`, if there is one."""
+    def _guard(self, wrong: str, index: str, kind: int = OUTSIDE) -> None:
+        """A fault of the first lane of `wrong`, if there is one, with its lane of `index`."""
         e = self.e
         self._guards += 1
         bits, number = e.as_mask(wrong), self._guards
@@ -188,7 +220,7 @@ class Wave:
         e.label(f"outside{number}")
         lane = e.first_lane(bits)
         which = e.op(f"extractelement {e.lanes('i32')} {index}, i32 {lane}")
-        e.report(OUTSIDE, lane, e.op(f"sext i32 {which} to i64"))
+        e.report(kind, lane, e.op(f"sext i32 {which} to i64"))
         e.do(f"br label %inside{number}")
         e.label(f"inside{number}")
 

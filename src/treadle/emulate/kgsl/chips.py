@@ -1,6 +1,7 @@
 """The chips of the generation Adreno 6xx: what kernels and drivers see of them.
 
 From Mesa's list of devices. `lacks` are instructions that a chip does not have, though others do.
+Where there is a scalar ALU, it computes what is in registers that all lanes share.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ class Chip:
     chip_id: int
     waves: tuple[int, ...] = (64, 128)
     lacks: frozenset[str] = frozenset()
+    has_scalar_alu: bool = False
 
     @property
     def gpu_id(self) -> int:
@@ -44,15 +46,15 @@ CHIPS = {
         Chip("a618", _chip_id(1, 8, 0), lacks=_FIRST),
         Chip("a619", _chip_id(1, 9, 0), lacks=_FIRST),
         Chip("a620", _chip_id(2, 0, 0), lacks=_FIRST),
-        Chip("a621", _chip_id(2, 1, 0), lacks=_THIRD),
+        Chip("a621", _chip_id(2, 1, 0), lacks=_THIRD, has_scalar_alu=True),
         Chip("a630", _chip_id(3, 0, 1), lacks=_FIRST),
         Chip("a640", _chip_id(4, 0, 0), lacks=_FIRST),
-        Chip("a643", _chip_id(3, 5, 0)),
-        Chip("a650", _chip_id(5, 0, 2), lacks=_THIRD),
-        Chip("a660", _chip_id(6, 0, 1)),
-        Chip("a663", _chip_id(6, 3, 0)),
+        Chip("a643", _chip_id(3, 5, 0), has_scalar_alu=True),
+        Chip("a650", _chip_id(5, 0, 2), lacks=_THIRD, has_scalar_alu=True),
+        Chip("a660", _chip_id(6, 0, 1), has_scalar_alu=True),
+        Chip("a663", _chip_id(6, 3, 0), has_scalar_alu=True),
         Chip("a680", _chip_id(8, 0, 0), lacks=_FIRST),
-        Chip("a690", _chip_id(9, 0, 0)),
+        Chip("a690", _chip_id(9, 0, 0), has_scalar_alu=True),
     )
 }
 

@@ -15,8 +15,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from treadle.compile.ir3_code import Block, Instruction, Kernel, Operand, Value
-from treadle.compile.ir3_tables import category
+from .code import Block, Instruction, Kernel, Operand, Value
+from .tables import category
 
 __all__ = ["join_conditions"]
 

@@ -11,8 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from treadle.compile.ir3_code import Block, Instruction, Kernel, Literal, Value
-from treadle.compile.ir3_liveness import Lane
+from .code import Block, Instruction, Kernel, Lane, Literal, Value
 
 __all__ = ["spill"]
 

@@ -3,17 +3,18 @@
 Copies go first, where both sides can be one register: a scalar becomes a lane of the vector that it
 is copied to or from. Then each vector, in the order in which they are first written, takes the
 lowest registers that are free wherever it is live. Half registers lie in full ones: `hr1.x` and
-`hr1.y` are the halves of `r0.z`. Where registers run out, ir3_spill moves a value to memory.
+`hr1.y` are the halves of `r0.z`. Where registers run out, spill moves a value to memory.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from treadle.compile.ir3_code import Instruction, Kernel, Operand, Register, Value
-from treadle.compile.ir3_liveness import gaps, lives, pressures
-from treadle.compile.ir3_spill import spill
 from treadle.errors import DeviceError
+
+from .code import Instruction, Kernel, Operand, Register, Value
+from .liveness import gaps, lives, pressures
+from .spill import spill
 
 __all__ = ["allocate", "fits"]
 

@@ -4,7 +4,7 @@
 
 A Value is a virtual register: one of several lanes that stand side by side where `vector` says so.
 A Register is the machine's, by its number in units of its own width: `r1.y` and `hr1.y` are 5. One
-surprise: `Literal` may stand for any operand until ir3_operands finds a place for its bits.
+surprise: `Literal` may stand for any operand until `operands` finds a place for its bits.
 """
 
 from __future__ import annotations
@@ -18,12 +18,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "FIRST_SHARED", "PREDICATE", "Block", "Constant", "Instruction",
-    "Kernel", "Literal", "Operand", "Register", "Value", "name_of",
+    "Kernel", "Lane", "Literal", "Operand", "Register", "Value", "name_of",
 ]  # fmt: skip
 
 FIRST_SHARED = 4 * 48  # from here on registers are the wave's
 PREDICATE = 4 * 62  # p0.x
 _SWIZZLE = "xyzw"
+
+Lane = tuple[int, int]  # a virtual register, and which of its lanes
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +40,7 @@ class Value:
     abs: bool = False
 
     @property
-    def lanes(self) -> list[tuple[int, int]]:
+    def lanes(self) -> list[Lane]:
         """Each lane by itself."""
         return [(self.number, self.lane + n) for n in range(self.count)]
 

@@ -13,19 +13,10 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from treadle.compile.ir3_code import (
-    PREDICATE,
-    Block,
-    Constant,
-    Instruction,
-    Kernel,
-    Literal,
-    Operand,
-    Register,
-    Value,
-)
-from treadle.compile.ir3_tables import FLOATS, category
 from treadle.errors import InternalError
+
+from .code import PREDICATE, Block, Constant, Instruction, Kernel, Literal, Operand, Register, Value
+from .tables import FLOATS, category
 
 __all__ = ["place_operands", "propagate_copies", "register_sources", "remove_dead"]
 

@@ -11,11 +11,9 @@ from __future__ import annotations
 
 from itertools import accumulate
 
-from treadle.compile.ir3_code import Block, Kernel, Operand, Register, Value
+from .code import Block, Kernel, Lane, Operand, Register, Value
 
-__all__ = ["Lane", "entering_and_leaving", "gaps", "lives", "pressures"]
-
-Lane = tuple[int, int]
+__all__ = ["entering_and_leaving", "gaps", "lives", "pressures"]
 
 
 def gaps(kernel: Kernel) -> list[int]:

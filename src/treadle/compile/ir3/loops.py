@@ -13,9 +13,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from treadle.compile.ir3_code import Instruction, Kernel, Register, Value
-from treadle.compile.ir3_liveness import Lane
-from treadle.compile.ir3_tables import category
+from .code import Instruction, Kernel, Lane, Register, Value
+from .tables import category
 
 __all__ = ["hoist"]
 

@@ -2,7 +2,7 @@
 
 encode(Instruction("add.f", [Register(2)], [Register(1), Constant(5)]), 0)  ->  0x4010000210050001
 
-Each field is put where ir3_tables has it; a value that does not fit there is an InternalError.
+Each field is put where tables has it; a value that does not fit there is an InternalError.
 """
 
 from __future__ import annotations
@@ -10,18 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 
-from treadle.compile.ir3_code import (
-    PREDICATE,
-    Constant,
-    Instruction,
-    Kernel,
-    Literal,
-    Operand,
-    Register,
-    Value,
-)
-from treadle.compile.ir3_tables import CONDITIONS, FLOATS, FORMS, TYPES, split_name
 from treadle.errors import InternalError
+
+from .code import PREDICATE, Constant, Instruction, Kernel, Literal, Operand, Register, Value
+from .tables import CONDITIONS, FLOATS, FORMS, TYPES, split_name
 
 __all__ = ["encode", "encode_kernel"]
 

@@ -1,4 +1,4 @@
-"""The instructions of Adreno that the compiler makes: which bits say what.
+"""The instructions of Adreno that the compiler makes: which bits say what, and how long they take.
 
     FORMS["add.f"].fixed             ->  the bits that make it an add.f
     FORMS["add.f"].fields["SRC1"]    ->  (0, 16): sixteen bits from bit 0
@@ -13,8 +13,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 __all__ = [
-    "CONDITIONS", "FLOATS", "FORMS", "TYPES", "Form", "category", "split_name",
+    "ALU", "CONDITIONS", "FLOATS", "FORMS", "LATE", "OTHER", "TYPES", "Form", "category",
+    "split_name",
 ]  # fmt: skip
+
+ALU, OTHER = 3, 6  # cycles until arithmetic is ready for arithmetic, and for all else
+LATE = 2  # cycles that a product's instruction reads what it adds later
 
 Fields = dict[str, tuple[int, int]]
 

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
-from treadle.compile.ir3_code import Block, Instruction, Kernel, Literal, Operand, Value
-from treadle.compile.ir3_operands import register_sources
-from treadle.compile.ir3_tables import category
+from .code import Block, Instruction, Kernel, Literal, Operand, Value
+from .operands import register_sources
+from .tables import category
 
 __all__ = ["join_accesses"]
 

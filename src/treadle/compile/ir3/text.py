@@ -18,19 +18,10 @@ from __future__ import annotations
 
 import re
 
-from treadle.compile.ir3_code import (
-    PREDICATE,
-    Block,
-    Constant,
-    Instruction,
-    Kernel,
-    Literal,
-    Operand,
-    Register,
-    Value,
-)
 from treadle.errors import InternalError
 from treadle.ir3_object import ImageSlot
+
+from .code import PREDICATE, Block, Constant, Instruction, Kernel, Literal, Operand, Register, Value
 
 __all__ = ["parse", "read_head", "read_operand"]
 

@@ -1,6 +1,6 @@
 """The text that render/ir3 prints becomes machine code of Adreno 6xx, in this process.
 
-    IR3Compiler(parse_target("a630")).compile(text)   ->  an object (see ir3_object)
+    IR3Compiler(adreno_target("a630")).compile(text)   ->  an object (see ir3_object)
 
 The steps are in `machine_code`, in order. Nothing but Python is needed.
 """
@@ -9,20 +9,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from treadle.compile.ir3_code import FIRST_SHARED, Kernel, Register
-from treadle.compile.ir3_conditions import join_conditions
-from treadle.compile.ir3_encode import encode_kernel
-from treadle.compile.ir3_hazards import insert_waits
-from treadle.compile.ir3_loops import hoist
-from treadle.compile.ir3_operands import place_operands, propagate_copies, remove_dead
-from treadle.compile.ir3_registers import allocate, fits
-from treadle.compile.ir3_schedule import schedule
-from treadle.compile.ir3_text import parse
-from treadle.compile.ir3_vectors import join_accesses
 from treadle.compile.report import save_rejected
 from treadle.errors import InternalError
 from treadle.ir3_object import KernelCode, pack
 from treadle.target import AdrenoChip, adreno_chip
+
+from .code import FIRST_SHARED, Kernel, Register
+from .conditions import join_conditions
+from .encode import encode_kernel
+from .hazards import insert_waits
+from .loops import hoist
+from .operands import place_operands, propagate_copies, remove_dead
+from .registers import allocate, fits
+from .schedule import schedule
+from .text import parse
+from .vectors import join_accesses
 
 if TYPE_CHECKING:
     from treadle.target import Target

@@ -15,10 +15,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from treadle.compile.ir3_code import Block, Constant, Instruction, Kernel, Operand, Register, Value
-from treadle.compile.ir3_hazards import ALU, LATE, OTHER
-from treadle.compile.ir3_liveness import Lane, entering_and_leaving
-from treadle.compile.ir3_tables import category
+from .code import Block, Constant, Instruction, Kernel, Lane, Operand, Register, Value
+from .liveness import entering_and_leaving
+from .tables import ALU, LATE, OTHER, category
 
 __all__ = ["schedule"]
 

@@ -15,13 +15,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from treadle.compile.ir3_code import PREDICATE, Instruction, Kernel, Operand, Register
-from treadle.compile.ir3_tables import category
+from .code import PREDICATE, Instruction, Kernel, Operand, Register
+from .tables import ALU, LATE, OTHER, category
 
 __all__ = ["insert_waits"]
 
-ALU, OTHER = 3, 6  # cycles until arithmetic is ready for arithmetic, and for all else
-LATE = 2  # cycles that a product's instruction reads what it adds later
 MOST_REPEATS, MOST_NOPS = 5, 3  # of a nop, and of what an instruction waits by itself
 _FULL, _HALF, _OTHER = range(3)  # who reads
 Ready = dict[int, list[int]]
