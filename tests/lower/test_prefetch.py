@@ -14,9 +14,9 @@ from treadle.engine.run import scheduled
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
-from treadle.lower.nontemporal_stores import CACHE_LINE, split_index
 from treadle.lower.passes import lower
-from treadle.lower.prefetch_rows import AHEAD, AHEAD_IN_EACH
+from treadle.lower.prefetch import AHEAD, AHEAD_IN_EACH
+from treadle.lower.streams import CACHE_LINE, split_index
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.matmul import TileMatmul
 from treadle.render.c import CRenderer
