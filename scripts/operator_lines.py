@@ -70,7 +70,6 @@ KNOWN = {
     "lower/argmax_registers.py": "argmax",
     "lower/lane_scans.py": "a scan in lanes",
     "lower/padded_rows.py": "a convolution's padding",
-    "lower/prefetch_panels.py": "a product: its next panel",
     "lower/transposed_stores.py": "a transposed tile",
     "lower/wide_scans.py": "a scan in float64",
 }

@@ -259,6 +259,7 @@ class RecurArg:
 
 
 RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]
+Scope = Literal["grid", "shared"]
 
 
 @dataclass(frozen=True)
@@ -343,7 +344,7 @@ class StageArg:
     same piece of neighbouring lines is in different banks.
     """
 
-    scope: Literal["grid", "shared"]
+    scope: Scope
     sizes: tuple[int, ...]
     buffers: int = 1
     fill: Literal["stores", "copies", "boxes"] = "stores"

@@ -61,7 +61,10 @@ class Span(NamedTuple):
 
 
 class Run(NamedTuple):
-    """LOADs of one memory, or STOREs to it, side by side from `index` on, which is behind `base`."""
+    """LOADs of one memory, or STOREs to it, side by side from `index` on, in that order.
+
+    `base` is what varies of the index.
+    """
 
     memory: Node
     index: Node
