@@ -60,8 +60,10 @@ def _in_whole_lines(run: Run) -> Iterator[Node]:
         return
     for begin, end, node in run.spans:
         size, first, last = end - begin, begin // CACHE_LINE, -(-end // CACHE_LINE)
-        halves = size % CACHE_LINE in (0, CACHE_LINE // 2) and begin % min(size, CACHE_LINE) == 0
-        if halves and run.spans[0].begin <= first * CACHE_LINE and last * CACHE_LINE <= run.end:
+        is_aligned = (
+            size % CACHE_LINE in (0, CACHE_LINE // 2) and begin % min(size, CACHE_LINE) == 0
+        )
+        if is_aligned and run.spans[0].begin <= first * CACHE_LINE and last * CACHE_LINE <= run.end:
             yield node
 
 

@@ -10,24 +10,16 @@ from ..ir.args import RangeKind, Scope, StageArg
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size, number_of, ranges_of
 from ..ir.node import Node
-from ..ir.rules.index import simplify
 from ..target import Target
 from .choose_tile import Tile
 from .layout import kept
 from .moves import Moves
 from .nest import gating, reads_of, stride
 
-__all__ = ["flat_position", "pack_columns", "pack_rows", "panel_numbers"]
+__all__ = ["pack_columns", "pack_rows", "panel_numbers"]
 
 FAR = 1 << 9  # bytes from step to step
 STRIPE = 8  # steps that all tiles are packed for before the next ones
-
-
-def flat_position(steps: tuple[Node, ...]) -> Node:
-    position = Node.index(0)
-    for r in steps:
-        position = position * loop_size(r) + r
-    return simplify(position)
 
 
 def panel_numbers(y: Node, steps: tuple[Node, ...], columns: Split) -> tuple[Node, ...]:

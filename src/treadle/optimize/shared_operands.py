@@ -20,7 +20,6 @@ from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from ..ir.shape import size_product
 from ..ir.views import Stage
 from ..target import WGMMA_ROWS
 from .k_tiling import TiledProduct
@@ -41,10 +40,6 @@ LONGEST = 1 << 31  # elements of an axis
 @dataclass(frozen=True)
 class SharedOperand(StagedSlice):
     """A slice, in rows of lines or of steps."""
-
-    @property
-    def nbytes(self) -> int:
-        return size_product(self.layout.sizes) * self.stage.dtype.itemsize
 
     def matrix(self, turns: int) -> MatrixLayout:
         """Where units find it that take the slice in so many turns."""

@@ -57,12 +57,7 @@ class Pair:
 
     @property
     def place(self) -> Node:
-        return self.start + self._of_step
-
-    @property
-    def start(self) -> Node:
-        """The place of the first pixel that any step reads."""
-        return self._of_chunk + self.row * self.stride
+        return self._of_chunk + self.row * self.stride + self._of_step
 
     @property
     def _of_chunk(self) -> Node:
