@@ -11,8 +11,8 @@ from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
-from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
+from treadle.lower.streams import STREAM
 from treadle.optimize.heuristic import optimize
 from treadle.render.llvm import LLVMRenderer
 from treadle.target import parse_target

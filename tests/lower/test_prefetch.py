@@ -14,9 +14,9 @@ from treadle.engine.run import scheduled
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
-from treadle.lower.nontemporal_stores import CACHE_LINE, split_index
 from treadle.lower.passes import lower
-from treadle.lower.prefetch_rows import AHEAD, AHEAD_IN_EACH
+from treadle.lower.prefetch import AHEAD, AHEAD_IN_EACH
+from treadle.lower.streams import CACHE_LINE, split_index
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.matmul import TileMatmul
 from treadle.render.c import CRenderer
@@ -139,10 +139,11 @@ ROWS = {
 KNOWN = {*MEANING, Op.CONST, Op.RANGE}
 
 
+@pytest.mark.parametrize("target", [TARGET, NARROW], ids=["a line each", "two to a line"])
 @pytest.mark.parametrize("columns", [1024, 1000])
 @pytest.mark.parametrize("name", ROWS)
-def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns):
-    phase = phase_over_rows(ROWS[name], columns)
+def test_a_row_that_is_read_twice_asks_for_the_next_one_once(name, columns, target):
+    phase = phase_over_rows(ROWS[name], columns, target)
     verify_linear(phase.program)
     asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
     for row in range(6):
@@ -177,6 +178,16 @@ def test_no_row_is_asked_for_that_would_not_help(function, target):
 
 
 SMALL_CACHES = replace(TARGET, l3=1 << 20)
+
+
+def test_rows_behind_the_first_ones_are_asked_for_ahead_too():
+    x = Tensor.ones(301, 1024, device="CPU").realize()[1:]
+    (kernel,) = scheduled([(x.sum(1).node, "CPU")])
+    ast, _ = optimize(kernel.ast, SMALL_CACHES)
+    (phase,) = lower(ast, len(kernel.buffers), SMALL_CACHES).phases
+    asked = {line for hint in hints(phase) for row in lines(phase, hint.src[1]) for line in row}
+    first = (AHEAD + 1024 * 4) // CACHE_LINE
+    assert asked == set(range(first, first + 300 * 64))
 
 
 @pytest.mark.parametrize("name", ["sum", "max", "argmax"])
@@ -279,8 +290,9 @@ def phase_that_streams(function, target=TARGET, l3=1 << 20):
     return phase
 
 
-def test_rows_side_by_side_ask_for_those_of_the_next_step():
-    phase = phase_that_streams(pairs_of_rows)
+@pytest.mark.parametrize("target", [TARGET, NARROW], ids=["a line each", "two to a line"])
+def test_rows_side_by_side_ask_for_those_of_the_next_step(target):
+    phase = phase_that_streams(pairs_of_rows, target)
     verify_linear(phase.program)
     asked = [lines(phase, hint.src[1]) for hint in hints(phase)]
     for pair in range(127):

@@ -13,8 +13,8 @@ from treadle.ir.choices import choices_of, observing
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
-from treadle.lower.nontemporal_stores import STREAM
 from treadle.lower.passes import lower
+from treadle.lower.streams import STREAM
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
 

@@ -12,11 +12,12 @@ from treadle.dtype import dtypes
 from treadle.ir.args import ParamRef
 from treadle.ir.conditions import all_of
 from treadle.ir.evaluate import evaluate
+from treadle.ir.loops import Split
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import Load
 from treadle.optimize.matmul import TileMatmul
-from treadle.optimize.zero_steps import rows_with_own_steps, share_of_steps, spans_of
+from treadle.optimize.zero_steps import rows_with_own_steps, share_of_steps, spans_of, splits_of
 from treadle.target import parse_target
 
 from .references import kernel
@@ -56,7 +57,7 @@ def test_the_steps_that_are_left_are_those_in_which_all_gates_hold(name):
             inside = all(low <= found[s] < high for s, (low, high) in limits.items())
             assert holds == inside
             total += holds
-    assert share_of_steps(spans, around) == pytest.approx(total / 60)
+    assert share_of_steps(spans) == pytest.approx(total / 60)
 
 
 def test_rows_that_are_many_have_no_tiles_of_their_own():
@@ -71,6 +72,41 @@ def test_gates_of_steps_or_of_rows_alone_say_nothing():
 def test_numbers_that_launches_know_say_nothing():
     size = Node.variable("size", 1, 9)
     assert rows_with_own_steps(factor(STEP * 3 + PLACE < size), (ROW, PLACE), (STEP, TAP)) == ()
+
+
+WINDOWS = {
+    "forward": [~(ROW + STEP < 2), ROW + STEP < 40],
+    "backward": [~(ROW + 3 < STEP), ROW < STEP + 37],
+    "with strides": [~(ROW * 2 + STEP * 3 < 7), ROW * 2 + STEP * 3 < 80],
+    "at one end": [ROW + STEP < 41],
+}
+GRID, OF_TILE = Node.range(7, 10, "grid"), Node.range(6, 11, "unroll")
+TILES = {ROW: Split(GRID * 6 + OF_TILE, (GRID, OF_TILE), GRID * 6 + OF_TILE < 40)}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_tile_has_the_steps_of_all_of_its_rows(name):
+    gates = WINDOWS[name]
+    spans = spans_of(factor(*gates), (ROW,), (STEP, TAP))
+    ((step, split),) = splits_of(spans, TILES, ROW).items()
+    assert step is STEP
+    (left,) = split.ranges
+    for tile in range(7):
+        count = int(evaluate(left.src[0], {GRID: tile}))
+        found = {int(evaluate(split.expr, {GRID: tile, left: n})) for n in range(count)}
+        rows = range(tile * 6, min(tile * 6 + 6, 40))
+        holds = lambda row, n: all(evaluate(gate, {ROW: row, STEP: n}) for gate in gates)
+        needed = {n for n in range(4) if any(holds(row, n) for row in rows)}
+        assert needed <= found
+        assert found == needed or (tile == 6 and found > needed)  # rows beyond the last count too
+
+
+def test_all_steps_are_taken_where_ends_fall_and_rise_or_lie_along_other_rows():
+    valley = spans_of(factor(~(STEP < 3 - ROW), ~(STEP < ROW - 36)), (ROW,), (STEP, TAP))
+    assert valley.keys() == {STEP}
+    assert splits_of(valley, TILES, ROW) == {}
+    across = spans_of(factor(*WINDOWS["forward"]), (ROW,), (STEP, TAP))
+    assert splits_of(across, TILES, PLACE) == {}
 
 
 @pytest.mark.parametrize(

@@ -262,6 +262,7 @@ class RecurArg:
 
 
 RangeKind = Literal["loop", "grid", "local", "subgroup", "unroll", "vector"]
+Scope = Literal["grid", "shared"]
 
 
 @dataclass(frozen=True)
@@ -346,7 +347,7 @@ class StageArg:
     same piece of neighbouring lines is in different banks.
     """
 
-    scope: Literal["grid", "shared"]
+    scope: Scope
     sizes: tuple[int, ...]
     buffers: int = 1
     fill: Literal["stores", "copies", "boxes"] = "stores"

@@ -33,7 +33,7 @@ from ..ir.rules.index import simplify
 from ..ir.shape import size_product
 from ..ir.views import Box, End, Stage, Store, bound_of
 from .linearize import phase_ends, waits_for_phase
-from .multi_buffering import alignment_of, place_in
+from .multi_buffering import buffers_of, place_in
 
 __all__ = ["lower_bulk_copies"]
 
@@ -61,7 +61,7 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     work_items = max(map(_work_items, phase_ends(root)))  # those of all phases are as many
     arrivals = (1,) * buffers + (work_items // SUBGROUP,) * buffers
     barriers = Node(Op.LOCAL, dtypes.uint64, (), LocalRef(first, 2 * buffers, 16, arrivals))
-    memories = [_memory(stage, first + 1 + n) for n, stage in enumerate(stages)]
+    memories = [buffers_of(stage, first + 1 + n) for n, stage in enumerate(stages)]
     # -- the work items
     slot, turn = loop % buffers, loop // buffers
     full = Node(Op.AWAIT, dtypes.void, (barriers, slot, turn % 2))
@@ -69,7 +69,7 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     for stage, memory in zip(stages, memories, strict=True):
         places.append(Node(Op.AFTER, memory.dtype, (memory, full)))
         is_held = product.arg.x is None and stage is stages[0]
-        pairs = range(0, stage.arg.sizes[1], PAIRS_APART) if is_held else range(1)
+        pairs = range(0, stage.arg.sizes[-2], PAIRS_APART) if is_held else range(1)
         places += [_in_buffer(stage, slot, _read_place(stage, deep)) for deep in pairs]
     before = simplify((loop + buffers - 1) % buffers + buffers)
     left = replace(product.arg, is_left=True)
@@ -103,8 +103,8 @@ def _is_in_phase(node: Node) -> bool:
 
 def _read_place(stage: Node, deep: int) -> Node:
     """Where it is read, so many rows further on."""
-    outer, row, inner = Stage.of(stage).read
-    return place_in(stage, (outer, simplify(row + deep), inner))
+    *outer, row, inner = Stage.of(stage).read
+    return place_in(stage, (*outer, simplify(row + deep), inner))
 
 
 def _loop_of(product: Node) -> Node:
@@ -117,11 +117,6 @@ def _loop_of(product: Node) -> Node:
 
 def _work_items(end: Node) -> int:
     return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))
-
-
-def _memory(stage: Node, number: int) -> Node:
-    size = stage.arg.buffers * size_product(stage.arg.sizes)
-    return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
 
 
 def _in_buffer(stage: Node, slot: Node, place: Node) -> Node:

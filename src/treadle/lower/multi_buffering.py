@@ -33,7 +33,14 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
 from ..ir.views import End, Stage, Store, bound_of
 
-__all__ = ["ASYNCHRONOUS", "alignment_of", "lower_buffered_stages", "place_in", "stored_part"]
+__all__ = [
+    "ASYNCHRONOUS",
+    "alignment_of",
+    "buffers_of",
+    "lower_buffered_stages",
+    "place_in",
+    "stored_part",
+]
 
 ASYNCHRONOUS = "asynchronous"  # the arg of a STORE that nobody sees before a WAIT
 PIECE = 16  # bytes that change places as a whole
@@ -53,7 +60,7 @@ def lower_buffered_stages(root: Node) -> Node:
     ready: dict[Key, tuple[Node, Node]] = {}
     for loop, filled in loops.items():
         memory = {
-            key: _memory(stage, len(ready) + number)
+            key: buffers_of(stage, len(ready) + number)
             for number, (key, stage) in enumerate(filled.items())
         }
         take("multi_buffering")
@@ -117,6 +124,12 @@ def alignment_of(stage: Node) -> int:
     return max(PIECE, 8 * stage.arg.swizzle)
 
 
+def buffers_of(stage: Node, number: int) -> Node:
+    """The LOCAL memory of a STAGE's buffers, by its number."""
+    size = stage.arg.buffers * size_product(stage.arg.sizes)
+    return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
+
+
 def _is_pipeline(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.buffers > 1 and node.arg.fill != "boxes"
 
@@ -130,12 +143,6 @@ def _loop_of(stage: Node) -> Node | None:
         raise InternalError(f"a pipeline is filled in loops: {stage!r}")
     around = (r for r in ranges_of(part) - inside if r.arg.kind == "loop")
     return max(around, key=lambda r: r.arg.number, default=None)
-
-
-def _memory(stage: Node, number: int) -> Node:
-    arg = stage.arg
-    size = arg.buffers * size_product(arg.sizes)
-    return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
 
 
 def _pipeline(

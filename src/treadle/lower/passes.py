@@ -21,14 +21,14 @@ from .explicit_rounding import round_explicitly
 from .index_types import lower_index_types
 from .linearize import Phase, linearize
 from .math import lower_math
-from .nontemporal_stores import with_nontemporal_stores
 from .padded_rows import with_padded_rows
 from .partial_sums import with_partial_sums
-from .prefetch import with_prefetches
 from .registers import lower_reduces
 from .scale_by_power import scale_by_powers
 from .shared_grids import join_phases
 from .stage import lower_stages
+from .streams import Caches
+from .traffic import with_traffic
 from .whole_steps import with_whole_steps
 from .wide_scans import widen_scans
 from .workgroup import lower_work_items
@@ -83,8 +83,8 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     variables = sorted({n.arg.name for n in root.toposort() if n.op is Op.VARIABLE})
     phases = linearize(root, work_items, has_workgroups=target.workgroup is not None)
     if target.workgroup is None:
-        phases = [with_nontemporal_stores(phase, target.l3) for phase in phases]
-        phases = [with_prefetches(phase, target.l1, target.l2, target.l3) for phase in phases]
+        caches = Caches(target.l1, target.l2, target.l3)
+        phases = [with_traffic(phase, caches) for phase in phases]
     else:
         phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
     # All others look at the schedule's loops, which are others behind these.

@@ -21,6 +21,7 @@ from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import simplify
 from ..ir.views import Load, Reduce, Stage
 from ..target import Target
+from .layout import kept
 from .loop_moves import reorder
 from .moves import Move, Moves
 from .nest import Nest, place_in_row, sequential_loops
@@ -90,11 +91,11 @@ def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> li
 def _stage(moves: Moves, value: Node, along: Node, again: Node, column: Node) -> None:
     """Keep `value` in the loop that reduces it."""
     fill = _fill(moves, along, value.dtype)
-    kept = _row(value, along, fill)
+    row = _row(value, along, fill)
     reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
     reduces = [n for n in reduces if closed_ranges(n) == (along,)]
     made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduces}
-    moves.root = simplify(moves.root.substitute(made | {again: kept(column)}))
+    moves.root = simplify(moves.root.substitute(made | {again: row(column)}))
 
 
 def _fill(moves: Moves, along: Node, dtype: DType) -> Split:
@@ -104,12 +105,9 @@ def _fill(moves: Moves, along: Node, dtype: DType) -> Split:
 
 def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
     """A STAGE of `value` for all of `along`, as a function of the place that is read."""
-    size = loop_size(along)
-    filled = replace_ranges(value, {along: fill})
-    arg = StageArg("shared", (size,))
-    return lambda at: Stage(
-        filled, fill.guard, (fill.expr,), (at,), fill.ranges, arg, value.dtype
-    ).node()
+    arg = StageArg("shared", (loop_size(along),))
+    stage = Stage.of(kept(value, arg, (along,), {along: fill}))
+    return lambda at: stage._replace(read=(at,)).node()
 
 
 def cache_gathered_rows(moves: Moves, target: Target) -> None:
@@ -156,6 +154,6 @@ class CacheGatheredRow(Move):
         row, place, size = found
         along = moves.loop(size)
         fill, given = _fill(moves, along, load.dtype), Load.of(load)
-        kept = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
-        read = given.gate.where(kept(given.gate.where(place, 0)), given.other)
+        kept_at = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
+        read = given.gate.where(kept_at(given.gate.where(place, 0)), given.other)
         moves.root = simplify(moves.root.substitute({load: read}))

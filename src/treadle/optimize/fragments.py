@@ -16,16 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
 
 from ..dtype import dtypes
-from ..ir.args import StageArg
 from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..target import LINE_PADDING, Fragment, MatrixLoad
-from .k_tiling import fill_of, filled_at, is_contiguous, lines_of, pieces
+from .layout import Layout, StagedSlice, copied, is_contiguous, lines_of
 from .moves import Moves
 from .unit_loops import place_in
 
@@ -35,15 +33,11 @@ PIECE = 16  # bytes that are copied at a time
 WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
 WORD = 4
 
-Arrangement = Literal["lines", "panels", "columns"]
-
 
 @dataclass(frozen=True)
-class FragmentOperand:
-    """A STAGE of one slice. One that `is_swapped` has k where it says lines, and lines where k."""
+class FragmentOperand(StagedSlice):
+    """A slice. One that `is_swapped` has k where it says lines, and lines where k."""
 
-    stage: Node
-    arrangement: Arrangement
     load: MatrixLoad | None
     is_swapped: bool = False
 
@@ -68,9 +62,10 @@ class FragmentOperand:
         each = WORD // self.stage.dtype.itemsize
 
         def read(place: tuple[Node, Node], more: Node | int = 0, deeper: Node | int = 0) -> Node:
-            return self._read(line + place[0] + more, deep + place[1] * each + deeper)
+            at = (line + place[0] + more, deep + place[1] * each + deeper)
+            return self.read(*reversed(at) if self.is_swapped else at)
 
-        if self.arrangement == "columns":
+        if not self.layout.is_swizzled:
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
         if self.load is None:
             run = _neighbours(held)
@@ -88,30 +83,12 @@ class FragmentOperand:
         named = simplify(work_item // self.load.lines)
         own = simplify(work_item % self.load.lines)
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
-        turned = (self.arrangement == "panels") != self.is_swapped
+        turned = self.layout.of_lines != self.is_swapped
         start = read(first, deeper=own) if turned else read(first, own)
         start = Node(Op.AFTER, start.dtype, (start, *again)) if again else start
         words = dtypes.uint32.vec(held.count)
         fragment = Node(Op.FRAGMENT, words, (start,), turned or None)
         return lambda number: Node(Op.EXTRACT, dtypes.uint32, (fragment, simplify(number)))
-
-    def _read(self, line: Node, deep: Node) -> Node:
-        """The STAGE, read at one element."""
-        line, deep = (deep, line) if self.is_swapped else (line, deep)
-        axes = len(self.stage.arg.sizes)
-        index = _place(self.stage.arg.sizes, self.arrangement, line, deep)
-        src = self.stage.src
-        return self.stage.replace(src=(*src[: 2 + axes], *index, *src[2 + 2 * axes :]))
-
-
-def _place(
-    sizes: tuple[int, ...], arrangement: Arrangement, line: Node, deep: Node
-) -> tuple[Node, ...]:
-    """Where an element is in a STAGE."""
-    line, deep = simplify(line), simplify(deep)
-    if arrangement == "panels":
-        return simplify(line // sizes[-1]), deep, simplify(line % sizes[-1])
-    return (line, deep) if arrangement == "lines" else (deep, line)
 
 
 def staged(
@@ -130,23 +107,11 @@ def staged(
     lines. Words are read by `load`, if there is one.
     """
     lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
-    each = PIECE // width
-    mine = pieces(moves, work_items, lines * depth // each, each)
-    # What work items too many read is not stored, but is there to be read.
-    if is_contiguous(factor, inner):
-        arrangement, sizes = "lines", (lines, depth)
-        deep, place = mine.along(depth)
-        place = place % lines
-    else:
-        arrangement, sizes = _across(lines, depth, width, load is not None)
-        place, deep = mine.along(lines)
-        deep = deep % depth
-    filled = filled_at(factor, line, inner, place, deep)
-    index = _place(sizes, arrangement, place, deep)
-    swizzle = 0 if arrangement == "columns" else sizes[-1] * width
-    arg = StageArg("shared", sizes, buffers, fill_of(filled, buffers), swizzle)
-    src = (filled, mine.gate, *index, *(Node.index(0) for _ in sizes), *mine.loops)
-    return FragmentOperand(Node(Op.STAGE, factor.dtype, src, arg), arrangement, load)
+    is_along = is_contiguous(factor, inner)
+    layout = _layout(lines, depth, width, is_along, load is not None)
+    order = "steps" if is_along else "lines"
+    made = copied(moves, factor, line, inner, layout, work_items, buffers, PIECE // width, order)
+    return FragmentOperand(made.stage, layout, load)
 
 
 def _neighbours(held: Fragment) -> int:
@@ -156,14 +121,13 @@ def _neighbours(held: Fragment) -> int:
     return min(first.extent, PIECE // WORD) if first is not None and is_along else 1
 
 
-def _across(lines: int, depth: int, width: int, turns: bool) -> tuple[Arrangement, tuple[int, ...]]:
-    """How a slice lies that is contiguous in memory along lines, if at all.
+def _layout(lines: int, depth: int, width: int, is_along: bool, turns: bool) -> Layout:
+    """How a slice lies of elements of so many bytes, which is contiguous in memory along k or not.
 
     `turns`: an instruction transposes elements of two bytes as it reads them.
     """
-    if width == 1 or (width == 2 and not turns):
-        return "lines", (lines, depth)
+    if is_along or width == 1 or (width == 2 and not turns):
+        return Layout(lines, depth, is_swizzled=True)
     if width > 2:
-        return "columns", (depth, lines + LINE_PADDING // width)
-    panel = min(lines, WIDEST_LINE // width)
-    return "panels", (lines // panel, depth, panel)
+        return Layout(lines, depth, True, pad=LINE_PADDING // width)
+    return Layout(lines, depth, True, min(lines, WIDEST_LINE // width), is_swizzled=True)

@@ -329,7 +329,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         if r not in splits:
             rows = split_concat_rows(moves, nest, r) if vector is not None else None
             reasons[r] = ("split_concat_rows",) if rows else ()
-            splits[r] = _outer_as_grid(moves, rows) if rows else _whole_as_grid(moves, r)
+            splits |= {r: _outer_as_grid(moves, rows)} if rows else moves.whole((r,), "grid")
     if vector in grid:
         splits[vector] = _outer_as_grid(moves, splits[vector])
     elif (
@@ -361,9 +361,7 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
         if _inner_work(reduce) > SMALL_REDUCE:
             continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
-        for r in loops:
-            new = moves.loop(loop_size(r), "unroll")
-            splits[r] = Split(new, (new,))
+        splits |= moves.whole(loops, "unroll")
     if splits:
         replace_loops(moves, splits, "unrolled_reduction")
 
@@ -434,7 +432,7 @@ def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
 def _in_strips(moves: Moves, nest: Nest, strip: Node, sequential: tuple[Node, ...]) -> None:
     """Each worker takes a strip of neighbours through all the steps that must run in order."""
     width = min(STRIP, -(-loop_size(strip) // FEW_ITEMS))
-    splits = {r: _whole_as_grid(moves, r) for r in nest.loops if r not in (*sequential, strip)}
+    splits = moves.whole((r for r in nest.loops if r not in (*sequential, strip)), "grid")
     splits[strip] = moves.tiled(loop_size(strip), (width, "loop"), outer="grid")
     reorder(moves, nest, (*(r for r in nest.loops if r not in sequential), *sequential))
     replace_loops(moves, splits, of={strip: ("scatter_strips",)})
@@ -569,11 +567,6 @@ def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -
         grid.append(r)
         items *= loop_size(r)
     return tuple(grid)
-
-
-def _whole_as_grid(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(loop_size(loop), "grid")
-    return Split(new, (new,))
 
 
 def _outer_as_grid(moves: Moves, split: Split) -> Split:

@@ -8,8 +8,7 @@ places that lie apart. The copies' vectors are woven into one another instead (l
 
 from __future__ import annotations
 
-from ..ir.args import RangeKind
-from ..ir.loops import Split, loop_size
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..target import Target
@@ -44,7 +43,7 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
     others = tuple(r for r in nest.loops if r not in found)
     shared = _sharing(nest, others, MOST_NODES // nodes)
     grid = tuple(r for r in others if r is not shared)
-    splits = {r: _whole(moves, r, "grid") for r in grid}
+    splits = moves.whole(grid, "grid")
     is_busy = loop_size(*grid) >= BUSY
     # Narrow results: so many that the copies together fill lines of memory.
     copies = max(1, HALF_LINE // (lanes * min(value.dtype.itemsize for value in nest.values)))
@@ -54,15 +53,10 @@ def interleave(moves: Moves, nest: Nest, target: Target) -> bool:
         loop_size(along), (copies, "unroll"), (lanes, "vector"), outer=outer
     )
     inner = (channels,) if shared is None else (shared, channels)
-    splits.update({r: _whole(moves, r, "unroll") for r in inner})
+    splits |= moves.whole(inner, "unroll")
     reorder(moves, nest, (*grid, along, *inner))
     replace_loops(moves, splits, of={along: ("interleaved_results",)})
     return True
-
-
-def _whole(moves: Moves, loop: Node, kind: RangeKind) -> Split:
-    new = moves.loop(loop_size(loop), kind)
-    return Split(new, (new,))
 
 
 def _sharing(nest: Nest, loops: tuple[Node, ...], room: int) -> Node | None:

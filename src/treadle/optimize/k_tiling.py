@@ -10,28 +10,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, NamedTuple, Self
+from typing import ClassVar, Self
 
 from ..ir.args import RangeKind
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, digits_of, loop_size, ranges_of
+from ..ir.loops import TRUE, Split, loop_size, ranges_of
 from ..ir.node import Node
-from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import Load, Reduce
+from ..ir.views import Reduce
 from ..target import Fragment, MatrixUnit, Target
 from .choose_tile import Tile, choose
 from .hoist_masks import hoist_masks
 from .matmul_problem import MatmulProblem, factors_of, recognise
 from .moves import Move, Moves
-from .nest import stride
 from .records import Loop, Reduction
 from .unit_loops import UnitLoops, extents, unit_loops
 
-__all__ = [
-    "Pieces", "TileForWorkgroups", "TiledProduct", "fill_of", "filled_at", "is_contiguous",
-    "lines_of", "pieces", "tile_product",
-]  # fmt: skip
+__all__ = ["TileForWorkgroups", "TiledProduct", "tile_product"]
 
 
 BAND = 8  # tiles of rows
@@ -110,7 +105,7 @@ def tile_product(
     row = moves.tiled(rows, (band, "grid"), *extents(out, 0, kinds[0]), outer="grid")
     column = moves.tiled(columns, *extents(out, 1, kinds[1]), outer="grid")
     steps = problem.steps
-    batch = {r: moves.loop(loop_size(r), "grid") for r in problem.batch}
+    batch = moves.copies(problem.batch, "grid")
     splits = {r: Split(new, (new,)) for r, new in batch.items()}
     inner = moves.loop(depth)
     total = loop_size(*steps)
@@ -140,55 +135,3 @@ def tile_product(
     if not ranges_of(x) & frozenset(row.ranges):
         x, y = y, x
     return TiledProduct(reduce, x, y, row, column, inner, outer, batch, loops)
-
-
-class Pieces(NamedTuple):
-    """What a work item copies: the piece of that `number`, if there is one, by `lane` of `each`."""
-
-    number: Node
-    lane: Node
-    each: int
-    gate: Node
-    loops: tuple[Node, ...]
-
-    def along(self, extent: int) -> tuple[Node, Node]:
-        """The place along lines of such an extent that pieces are cut from, and which line."""
-        count = extent // self.each
-        return self.number % count * self.each + self.lane, self.number // count
-
-
-def pieces(moves: Moves, work_items: int, count: int, each: int) -> Pieces:
-    """So many pieces of `each` elements, copied by `work_items` in turns."""
-    work_item = moves.loop(work_items, "local")
-    lane = moves.loop(each, "vector") if each > 1 else Node.index(0)
-    turns = -(-count // work_items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else Node.index(0)
-    number = work_item if turns == 1 else turn * work_items + work_item
-    gate = TRUE if turns * work_items == count else simplify(number < count)
-    loops = tuple(r for r in (turn, work_item, lane) if r.op is Op.RANGE)
-    return Pieces(number, lane, each, gate, loops)
-
-
-def lines_of(line: Split) -> tuple[Node, ...]:
-    """The loops of a tile's lines."""
-    return tuple(r for r in line.ranges if r.arg.kind != "grid")
-
-
-def filled_at(factor: Node, line: Split, inner: Node, place: Node, deep: Node) -> Node:
-    """A factor at one line of a tile and one step of a slice."""
-    mine = lines_of(line)
-    split = {inner: deep, **dict(zip(mine, digits_of(place, mine), strict=True))}
-    return factor.substitute({r: simplify(value) for r, value in split.items()})
-
-
-def is_contiguous(factor: Node, loop: Node) -> bool:
-    """Whether something that a factor is computed from is contiguous in a loop."""
-    return any(n.op is Op.LOAD and stride(Load.of(n).index, loop) == 1 for n in factor.toposort())
-
-
-def fill_of(value: Node, buffers: int) -> Literal["stores", "copies"]:
-    """How a STAGE in so many buffers is filled: copies bring what memory holds, or 0."""
-    if buffers < 2 or value.op is not Op.LOAD:
-        return "stores"
-    load = Load.of(value)
-    return "copies" if load.memory.op is Op.PARAM and load.other.value == 0 else "stores"

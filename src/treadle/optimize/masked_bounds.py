@@ -36,6 +36,11 @@ class Span:
     begin: Node
     end: Node
 
+    @property
+    def loops(self) -> frozenset[Node]:
+        """The loops that say where it is."""
+        return ranges_of(self.begin) | ranges_of(self.end)
+
     def substitute(self, mapping: dict[Node, Node]) -> Span:
         return Span(self.begin.substitute(mapping), self.end.substitute(mapping))
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import Split, loop_size, replace_ranges
+from ..ir.loops import Split, loop_size, number_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -29,7 +29,7 @@ from .hoist_masks import HoistMasks
 from .loop_digits import merge_all
 from .loop_moves import order_steps
 from .matmul_cost import best_tiling, is_at_hand, is_in_place, is_scattered, with_windows
-from .matmul_packing import flat_position, pack_columns, pack_rows, panel_numbers
+from .matmul_packing import pack_columns, pack_rows, panel_numbers
 from .matmul_problem import MatmulProblem, factors_of, lasts, recognise, uses
 from .matmul_tiling import parts_of_panels, tile_loops
 from .moves import Move, Moves
@@ -37,7 +37,6 @@ from .nest import Nest, reads_of, stride
 from .parameters import Parameters
 from .records import Loop
 from .reduction_moves import SplitReduction
-from .skip_padding import skip_padding
 from .windows import Windows, keep_image
 from .zero_steps import splits_of
 
@@ -197,10 +196,12 @@ def _even_chunks(size: int, chunks: int) -> int:
 
 def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
     tile, packing_order = move.tile, _packing_order(problem)
+    spans = {} if move.rows == "image in place" else problem.spans
+    ahead = tuple(spans) if problem.windows is None else ()
     if problem.windows is not None:
         problem = _with_image(moves, problem, problem.windows, move)
-    steps, is_packed, spans = problem.steps, move.rows == "packed", problem.spans
-    whole = tuple(step for step in steps if step not in spans)
+    steps, is_packed = problem.steps, move.rows == "packed"
+    whole = tuple(step for step in steps if step not in ahead)
     flat = moves.loop(loop_size(*whole)) if len(whole) > 1 and is_packed else None
     name = moves.name_of(problem.reduce)  # by its own loops, which stay as they are
     tiling = tile_loops(moves, problem, tile)
@@ -208,7 +209,7 @@ def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
     factors = factors_of(Reduce.of(reduce).value)
     assert factors is not None
     x, y = factors if uses(factors[0], tiling.rows.ranges) else factors[::-1]
-    position = flat_position(packing_order)
+    position = number_of(packing_order)
     is_shared = move.columns == "all workers"
     around = panel_numbers(y, steps, tiling.columns) if is_shared else None
     packed_y = pack_columns(moves, y, packing_order, position, tiling.columns, tile, around)
@@ -219,12 +220,11 @@ def _apply(moves: Moves, problem: MatmulProblem, move: TileMatmul) -> None:
         digits = moves.flatten(whole, Split(flat, (flat,)))
         product = simplify(product.substitute({r: s.expr for r, s in digits.items()}))
         whole = (flat,)
-    new = Node(Op.REDUCE, reduce.dtype, (product, *spans, *whole), reduce.arg)
-    if spans:
-        take("zero_steps")
-        new = simplify(replace_ranges(new, splits_of(spans, tiling.splits)))
-    elif problem.windows is not None and x.op is Op.STAGE:
-        new = skip_padding(new, problem.windows, tiling.outermost, tiling.splits)
+    new = Node(Op.REDUCE, reduce.dtype, (product, *ahead, *whole), reduce.arg)
+    left = splits_of(spans, tiling.splits, tiling.outermost)
+    if left:
+        take("zero_steps" if problem.windows is None else "skip_padding")
+        new = simplify(replace_ranges(new, left))
     moves.root = moves.root.substitute({reduce: new})
 
 

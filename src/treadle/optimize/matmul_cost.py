@@ -23,7 +23,6 @@ from .matmul_tiling import loops_of_rows
 from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
-from .skip_padding import steps_left
 from .windows import Windows, find_windows
 from .zero_steps import share_of_steps
 
@@ -151,12 +150,14 @@ def _cost(problem: MatmulProblem, tile: Tile, target: Target) -> float:
 def _steps_left(problem: MatmulProblem, tile: Tile) -> float:
     """The share of steps that tiles do not go without, since they meet some pixel."""
     if problem.windows is None:
-        return share_of_steps(problem.spans, problem.around) if problem.around else 1.0
+        return share_of_steps(problem.spans)
     if problem.windows.is_in_place:
         return 1.0
     around, rows = loops_of_rows(problem, tile)
     is_narrow = tile.rows <= loop_size(*rows[1:])
-    return steps_left(problem.windows, (*around, *rows[:1]) if is_narrow else around)
+    in_tiles = {*around, *rows[:1]} if is_narrow else {*around}
+    spans = problem.spans.items()
+    return share_of_steps({step: span for step, span in spans if span.loops <= in_tiles})
 
 
 def _copying(problem: MatmulProblem, windows: Windows, tile: Tile) -> float:

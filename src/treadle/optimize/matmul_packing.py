@@ -6,27 +6,20 @@ pack_rows(...)       [tile][step][row of the tile], once for all
 
 from __future__ import annotations
 
-from ..ir.args import RangeKind
+from ..ir.args import RangeKind, Scope, StageArg
 from ..ir.choices import take
 from ..ir.loops import Split, loop_size, number_of, ranges_of
 from ..ir.node import Node
-from ..ir.rules.index import simplify
 from ..target import Target
 from .choose_tile import Tile
+from .layout import kept
 from .moves import Moves
 from .nest import gating, reads_of, stride
 
-__all__ = ["flat_position", "pack_columns", "pack_rows", "panel_numbers"]
+__all__ = ["pack_columns", "pack_rows", "panel_numbers"]
 
 FAR = 1 << 9  # bytes from step to step
 STRIPE = 8  # steps that all tiles are packed for before the next ones
-
-
-def flat_position(steps: tuple[Node, ...]) -> Node:
-    position = Node.index(0)
-    for r in steps:
-        position = position * loop_size(r) + r
-    return simplify(position)
 
 
 def panel_numbers(y: Node, steps: tuple[Node, ...], columns: Split) -> tuple[Node, ...]:
@@ -50,21 +43,21 @@ def pack_columns(
     """
     lane_loops = tuple(r for r in columns.ranges if r.arg.kind in ("unroll", "vector"))
     order = sorted(steps, key=lambda r: r not in gating(y))  # conditions are computed outside
-    scope, around = ("shared", ()) if around is None else ("grid", around)
+    scope: Scope = "shared" if around is None else "grid"
+    around = around or ()
     turned = any(stride(index, steps[-1]) == 1 for index in reads_of(y))
     kinds = _one_vector_at_a_time(y, lane_loops)
     # Where lanes come from is worked out once for all steps, if that is any work.
     outside = [r for r in lane_loops if r in kinds and not turned]
     loops = (*outside, *order, *(r for r in lane_loops if r not in outside))
-    fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, kinds).items()}
+    fill = moves.whole(loops, kinds)
     if turned:
         # Rows that lie along steps are transposed, a square at a time.
         fill |= _in_squares(moves, y, steps, tile.unit[1])
-    copies = moves.copies(around, dict.fromkeys(around, "grid"))
-    fill = {r: Split(n, (n,)) for r, n in copies.items()} | fill
+    fill = moves.whole(around, "grid") | fill
     take("packed_columns" if scope == "shared" else "packed_columns_for_all")
     sizes = (*(loop_size(r) for r in around), loop_size(*steps), tile.columns)
-    return moves.staged(y, scope, sizes, (*around, position, number_of(lane_loops)), fill)
+    return kept(y, StageArg(scope, sizes), (*around, position, number_of(lane_loops)), fill)
 
 
 def _one_vector_at_a_time(y: Node, lane_loops: tuple[Node, ...]) -> dict[Node, RangeKind]:
@@ -95,13 +88,10 @@ def pack_rows(
     fill: dict[Node, Split] = {}
     lies_across = _lies_across(x, steps)
     if lies_across:
-        for r, n in moves.copies(steps[:-1], dict.fromkeys(steps, "grid")).items():
-            fill[r] = Split(n, (n,))
+        fill = moves.whole(steps[:-1], "grid")
         fill[steps[-1]] = moves.tiled(loop_size(steps[-1]), (STRIPE, "loop"), outer="grid")
-    copies = moves.copies(around, dict.fromkeys(around, "grid"))
-    fill |= {r: Split(n, (n,)) for r, n in copies.items()}
-    rest = [r for r in (*steps, *inner) if r not in fill]
-    fill |= {r: Split(n, (n,)) for r, n in moves.copies(rest).items()}
+    fill |= moves.whole(around, "grid")
+    fill |= moves.whole(r for r in (*steps, *inner) if r not in fill)
     side = 1 << (tile.rows - 1).bit_length()
     if side <= target.max_lanes and (side == tile.rows or target.has_masked_memory):
         # A square of steps and rows at a time, so that rows which lie along steps are transposed.
@@ -111,7 +101,7 @@ def pack_rows(
     take("packed_rows")
     if lies_across:
         take("striped_packing")
-    return moves.staged(x, "grid", sizes, index, fill)
+    return kept(x, StageArg("grid", sizes), index, fill)
 
 
 def _lies_across(x: Node, steps: tuple[Node, ...]) -> bool:

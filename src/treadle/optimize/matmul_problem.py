@@ -17,11 +17,12 @@ from .choose_tile import Product
 from .masked_bounds import Span
 from .nest import Nest, reads_of, stride
 from .windows import Windows
-from .zero_steps import rows_with_own_steps, spans_of
+from .zero_steps import rows_with_own_steps, share_of_steps, spans_of
 
 __all__ = ["MatmulProblem", "factors_of", "lasts", "recognise", "uses"]
 
 MAX_INTERLEAVED = 4
+WORTH = 1 / 128  # of all steps: fewer are not worth a loop whose size varies
 
 
 @dataclass(frozen=True)
@@ -73,8 +74,11 @@ class MatmulProblem:
 
     @property
     def spans(self) -> dict[Node, Span]:
-        """The steps that rows around tiles leave, where these are no windows."""
-        return {} if self.windows is not None else spans_of(self.x, self.around, self.steps)
+        """The steps that rows leave: those around tiles, or enough of those of windows."""
+        if self.windows is None:
+            return spans_of(self.x, self.around, self.steps)
+        found = spans_of(self.x, self.rows, self.steps).items()
+        return {step: span for step, span in found if share_of_steps({step: span}) <= 1 - WORTH}
 
 
 def recognise(nest: Nest) -> MatmulProblem | None:

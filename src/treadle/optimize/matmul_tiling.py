@@ -58,10 +58,7 @@ def tile_loops(moves: Moves, problem: MatmulProblem, tile: Tile) -> LoopTiling:
     outer_columns, columns = _panel_loops(problem.columns, tile)
     parts = parts_of_panels(problem, tile)
 
-    splits: dict[Node, Split] = {}
-    for r in (*problem.batch, *outer_columns):
-        new = moves.loop(loop_size(r), "grid")
-        splits[r] = Split(new, (new,))
+    splits = moves.whole((*problem.batch, *outer_columns), "grid")
     column_split = moves.tiled(loop_size(*columns), *in_panel(tile), outer="grid")
     splits.update(moves.flatten(columns, column_split))
     image_split = _image_split(moves, loop_size(*images), parts)

@@ -24,7 +24,7 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ..errors import InternalError
-from ..ir.args import RangeKind, StageArg
+from ..ir.args import RangeKind
 from ..ir.choices import CHOICES, take
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.node import Node
@@ -298,32 +298,18 @@ class Moves:
 
         self.root = rewrite_with(self.root, step)
 
-    # -- memory ---------------------------------------------------------------------------------
-
     def copies(
-        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | None = None
+        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | RangeKind | None = None
     ) -> dict[Node, Node]:
-        """Fresh loops of the same sizes."""
-        kinds = kinds or {}
-        return {r: self.loop(loop_size(r), kinds.get(r) or r.arg.kind) for r in loops}
+        """Fresh loops of the same sizes: of one kind, or each of its own."""
+        of = (lambda r: kinds) if isinstance(kinds, str) else (kinds or {}).get
+        return {r: self.loop(loop_size(r), of(r) or r.arg.kind) for r in loops}
 
-    def staged(
-        self,
-        value: Node,
-        scope: str,
-        sizes: tuple[int, ...],
-        index: tuple[Node, ...],
-        fill: dict[Node, Split],
-    ) -> Node:
-        """`value` kept in memory of `sizes` at `index`, filled over what its loops become."""
-        new = {r: split.expr for r, split in fill.items()}
-        places = tuple(simplify(i.substitute(new)) for i in index)
-        guard = TRUE
-        for split in fill.values():
-            guard = guard & split.guard
-        loops = tuple(r for split in fill.values() for r in split.ranges)
-        filled, arg = replace_ranges(value, fill), StageArg(scope, sizes)  # type: ignore[arg-type]
-        return Stage(filled, guard, places, index, loops, arg, value.dtype).node()
+    def whole(
+        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | RangeKind | None = None
+    ) -> dict[Node, Split]:
+        """Loops as fresh ones of the same sizes."""
+        return {r: Split(new, (new,)) for r, new in self.copies(loops, kinds).items()}
 
 
 def _filled_by(node: Node) -> tuple[object, ...]:

@@ -253,7 +253,7 @@ class Blocks:
         """The loops around the rows as grid; columns as lanes."""
         chain, moves = self.chain, self.moves
         around = [r for r in self.nest.loops if r is not chain.row and r not in chain.columns]
-        grid = moves.copies(around, dict.fromkeys(around, "grid"))
+        grid = moves.copies(around, "grid")
         splits = {r: Split(n, (n,)) for r, n in grid.items()}
         if chain.columns:
             last = chain.columns[-1]

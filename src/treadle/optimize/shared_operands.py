@@ -12,7 +12,7 @@ and so does the engine.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..dtype import dtypes
 from ..ir.args import MatrixLayout, StageArg, TensorBox
@@ -22,7 +22,8 @@ from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import Stage
 from ..target import WGMMA_ROWS
-from .k_tiling import TiledProduct, fill_of, filled_at, is_contiguous, lines_of, pieces
+from .k_tiling import TiledProduct
+from .layout import Layout, StagedSlice, copied, is_contiguous, is_in_memory, lines_of
 from .moves import Moves
 
 __all__ = ["HELD", "PIECE", "ROW", "SharedOperand", "SourceTensor", "bulk", "stored", "tensor_of"]
@@ -37,40 +38,15 @@ LONGEST = 1 << 31  # elements of an axis
 
 
 @dataclass(frozen=True)
-class SharedOperand:
-    """A STAGE of one slice of `lines`, in rows of lines if `is_turned`."""
+class SharedOperand(StagedSlice):
+    """A slice, in rows of lines or of steps."""
 
-    stage: Node
-    lines: int
-    depth: int
-    is_turned: bool
-
-    @property
-    def nbytes(self) -> int:
-        return self.lines * self.depth * self.stage.dtype.itemsize
-
-    def read(self, line: Node, deep: int | Node = 0) -> Node:
-        """The STAGE, read at a step of a line."""
-        wide = ROW // self.stage.dtype.itemsize
-        place = _place(line, Node.index(0) + deep, wide, self.is_turned)
-        return Stage.of(self.stage)._replace(read=place).node()
-
-    def layout(self, turns: int) -> MatrixLayout:
+    def matrix(self, turns: int) -> MatrixLayout:
         """Where units find it that take the slice in so many turns."""
-        if self.is_turned:
-            return MatrixLayout(True, self.depth * ROW, BLOCK, self.depth // turns * ROW)
+        if self.layout.of_lines:
+            steps = self.layout.steps
+            return MatrixLayout(True, steps * ROW, BLOCK, steps // turns * ROW)
         return MatrixLayout(False, PIECE, BLOCK, ROW // turns)
-
-
-def _place(line: Node, deep: Node, wide: int, is_turned: bool) -> tuple[Node, ...]:
-    """Where in a STAGE a step of a line is."""
-    if is_turned:
-        return simplify(line // wide), simplify(deep), simplify(line % wide)
-    return Node.index(0), simplify(line), simplify(deep)
-
-
-def _sizes(lines: int, depth: int, wide: int, is_turned: bool) -> tuple[int, ...]:
-    return (lines // wide, depth, wide) if is_turned else (1, lines, wide)
 
 
 # -- by the work items -----------------------------------------------------------------------------
@@ -88,25 +64,12 @@ def stored(
     along_steps = is_contiguous(factor, inner)
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not along_steps and is_contiguous(factor, here)
-    mine = pieces(moves, work_items, lines * depth // each, each)
-    along, across = mine.along(wide)
-    if is_turned:
-        deep, place = across % depth, across // depth * wide + along
-    elif along_steps:
-        deep, place = along, across
-    else:  # neighbours read neighbouring lines, if nothing else
-        deep, place = mine.number // lines * each + mine.lane, mine.number % lines
-    deep, place = simplify(deep), simplify(place)
-    filled = filled_at(factor, line, inner, place, deep)
-    if filled.dtype is dtypes.float32:
-        filled = _as_tf32(filled)
-    sizes = _sizes(lines, depth, wide, is_turned)
-    is_copied = (is_turned or along_steps) and fill_of(filled, buffers) == "copies"
-    arg = StageArg("shared", sizes, swizzle=ROW)
-    arg = replace(arg, buffers=buffers, fill="copies") if is_copied else arg
-    places, zeros = _place(place, deep, wide, is_turned), (Node.index(0),) * 3
-    stage = Stage(filled, mine.gate, places, zeros, mine.loops, arg, factor.dtype).node()
-    return SharedOperand(stage, lines, depth, is_turned)
+    order = "steps" if along_steps else "panels" if is_turned else "across"
+    factor = _as_tf32(factor) if factor.dtype is dtypes.float32 else factor
+    buffers = buffers if order != "across" and is_in_memory(factor) else 1
+    layout = Layout(lines, depth, is_turned, wide, is_swizzled=True)
+    made = copied(moves, factor, line, inner, layout, work_items, buffers, each, order)
+    return SharedOperand(made.stage, layout)
 
 
 def _as_tf32(value: Node) -> Node:
@@ -134,6 +97,14 @@ class SourceTensor:
     axes: tuple[tuple[Node, int], ...]
     is_turned: bool
     fits: bool = True
+
+    @property
+    def element(self) -> Node:
+        """One of them."""
+        index = Node.index(self.offset)
+        for loop, apart in self.axes:
+            index = index + loop * apart
+        return Node(Op.LOAD, self.memory.dtype, (self.memory, simplify(index)))
 
     @property
     def is_held(self) -> bool:
@@ -176,12 +147,13 @@ def bulk(
     lines, wide = loop_size(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
     step, turn = tiled.outer * depth, None
-    places, box, zeros = (step, first), (wide, lines), (Node.index(0),) * 3
-    stored_at = zeros
+    layout = Layout(lines, depth, tensor.is_turned, wide, is_swizzled=True)
+    places, box, zero = (step, first), (wide, lines), Node.index(0)
+    panel = zero
     if tensor.is_turned:
         turn = moves.loop(lines // wide, "unroll") if lines > wide else None
-        number = Node.index(0) if turn is None else turn
-        places, box, stored_at = (first + number * wide, step), (wide, depth), (number, *zeros[1:])
+        panel = zero if turn is None else turn * wide
+        places, box = (first + panel, step), (wide, depth)
     others = tuple(tiled.batch[loop] for loop, _ in tensor.axes[2:])
     shape = tuple(loop_size(loop) for loop, _ in tensor.axes)
     strides = tuple(apart for _, apart in tensor.axes[1:])
@@ -189,7 +161,6 @@ def bulk(
     src = (tensor.memory, *(simplify(place) for place in (*places, *others)))
     value = Node(Op.BOX, dtype, src, arg)
     closed = () if turn is None else (turn,)
-    sizes = _sizes(lines, depth, wide, tensor.is_turned)
-    stage_arg = StageArg("shared", sizes, buffers, "boxes", ROW)
-    stage = Node(Op.STAGE, dtype, (value, TRUE, *stored_at, *zeros, *closed), stage_arg)
-    return SharedOperand(stage, lines, depth, tensor.is_turned)
+    stage_arg = StageArg("shared", layout.sizes, buffers, "boxes", ROW)
+    at, read = layout.place(panel, zero), layout.place(zero, zero)
+    return SharedOperand(Stage(value, TRUE, at, read, closed, stage_arg, dtype).node(), layout)

@@ -19,22 +19,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..ir.args import StageArg
-from ..ir.loops import Split, loop_size, number_of
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
-from ..ir.rules.index import simplify
-from ..ir.views import Reduce, Stage
+from ..ir.views import Reduce
 from ..target import Fragment, MatrixUnit, Target, Workgroup, fragment, work_item_unit
 from .choose_tile import Tile
-from .k_tiling import (
-    TileForWorkgroups,
-    fill_of,
-    filled_at,
-    is_contiguous,
-    lines_of,
-    pieces,
-    tile_product,
-)
+from .k_tiling import TileForWorkgroups, tile_product
+from .layout import Layout, copied, is_contiguous, lines_of
 from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import TileForUnits
 from .moves import Moves
@@ -108,17 +99,9 @@ def _staged(
     moves: Moves, factor: Node, line: Split, inner: Node, tile: Tile, together: int
 ) -> Node:
     """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
-    here = lines_of(line)
-    lines, along_steps = loop_size(*here), is_contiguous(factor, inner)
-    width = 1 if along_steps or tile.buffers == 1 else together
-    mine = pieces(moves, math.prod(tile.workers), tile.depth * lines // width, width)
-    if along_steps:
-        deep, place = mine.along(tile.depth)
-    else:
-        place, deep = mine.along(lines)
-        deep = deep % tile.depth
-    filled = filled_at(factor, line, inner, place, deep)
-    sizes = (tile.depth, lines + together if along_steps else lines)
-    arg = StageArg("shared", sizes, tile.buffers, fill_of(filled, tile.buffers))
-    places, read = (simplify(deep), simplify(place)), (inner, number_of(here))
-    return Stage(filled, mine.gate, places, read, mine.loops, arg, factor.dtype).node()
+    here, along_steps = lines_of(line), is_contiguous(factor, inner)
+    layout = Layout(loop_size(*here), tile.depth, True, pad=together if along_steps else 0)
+    each = 1 if along_steps or tile.buffers == 1 else together
+    order = "steps" if along_steps else "lines"
+    work_items = math.prod(tile.workers)
+    return copied(moves, factor, line, inner, layout, work_items, tile.buffers, each, order).stage

@@ -6,7 +6,7 @@ image = a @ b  ->  r = 4 * texel + vector(4); the texels become work items, or s
 from __future__ import annotations
 
 from ..errors import InternalError
-from ..ir.loops import Split, loop_size
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Store
@@ -48,9 +48,7 @@ def _schedule(moves: Moves, nest: Nest, target: Target) -> None:
     while texels % inner:
         inner -= 1
     splits = {along: moves.tiled(loop_size(along), (inner, kind), (TEXEL, "vector"), outer="grid")}
-    for r in order[:-1]:
-        new = moves.loop(loop_size(r), "grid")
-        splits[r] = Split(new, (new,))
+    splits |= moves.whole(order[:-1], "grid")
     replace_loops(moves, splits, "texel_groups")
 
 

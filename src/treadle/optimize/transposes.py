@@ -7,7 +7,7 @@ Read in the order of the output, each element would come from a line of its own.
 
 from __future__ import annotations
 
-from ..ir.loops import Split, loop_size
+from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load
@@ -32,18 +32,13 @@ def transpose(moves: Moves, nest: Nest, target: Target) -> bool:
         return False
     read, written = found
     others = tuple(r for r in nest.loops if r not in found)
-    splits = {r: _whole(moves, r) for r in others}
+    splits = moves.whole(others, "grid")
     squares = min(BLOCK, -(-loop_size(read) // lanes))
     splits[read] = moves.tiled(loop_size(read), (squares, "loop"), (lanes, "unroll"), outer="grid")
     splits[written] = moves.tiled(loop_size(written), (lanes, "vector"))
     reorder(moves, nest, (*others, read, written))
     replace_loops(moves, splits, of={written: ("square_transpose",)})
     return True
-
-
-def _whole(moves: Moves, loop: Node) -> Split:
-    new = moves.loop(loop_size(loop), "grid")
-    return Split(new, (new,))
 
 
 def _loops(nest: Nest, lanes: int) -> tuple[Node, Node] | None:

@@ -175,16 +175,16 @@ def _product(
     is_held: bool,
 ) -> Node:  # fmt: skip
     """One result of the work item, of those that its product has."""
-    turns, loops = x.depth // unit.steps, tiled.loops
-    layout = None if is_held else x.layout(turns)
-    arg = WgmmaArg(unit.name, y.lines, turns, layout, y.layout(turns))
-    dtype = unit.sums.vec(out.count)
+    turns, loops = x.layout.steps // unit.steps, tiled.loops
+    layout = None if is_held else x.matrix(turns)
+    arg = WgmmaArg(unit.name, y.layout.lines, turns, layout, y.matrix(turns))
+    dtype, zero = unit.sums.vec(out.count), Node.index(0)
     if is_held:
-        row, _ = place_in(out, loops.lane, Node.index(0))
+        row, _ = place_in(out, loops.lane, zero)
         of_x = x.read(row, loops.lane[0])
     else:
-        of_x = x.read(loops.lane[-1] // WARPS * unit.rows)
-    total = Node(Op.WGMMA, dtype, (of_x, y.read(Node.index(0))), arg)
+        of_x = x.read(loops.lane[-1] // WARPS * unit.rows, zero)
+    total = Node(Op.WGMMA, dtype, (of_x, y.read(zero, zero)), arg)
     if tiled.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, tiled.outer), tiled.reduce.arg)
     return Node(Op.EXTRACT, dtype.scalar, (total, loops.element)).cast(tiled.reduce.dtype)

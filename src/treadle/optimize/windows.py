@@ -17,11 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ..ir.args import StageArg
 from ..ir.choices import take
-from ..ir.loops import Split, loop_size, ranges_of
+from ..ir.loops import loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from .layout import kept
 from .moves import Moves
 from .nest import reads_of, stride
 
@@ -55,12 +57,7 @@ class Pair:
 
     @property
     def place(self) -> Node:
-        return self.start + self._of_step
-
-    @property
-    def start(self) -> Node:
-        """The place of the first pixel that any step reads."""
-        return self._of_chunk + self.row * self.stride
+        return self._of_chunk + self.row * self.stride + self._of_step
 
     @property
     def _of_chunk(self) -> Node:
@@ -209,13 +206,13 @@ def keep_image(
     first, more = _places_beyond(windows, rows, beyond)
     sizes[loops.index(first)] += more
     grid = loops[: loops.index(windows.joined[0]) + 1]
-    fill = {r: Split(n, (n,)) for r, n in moves.copies(loops, dict.fromkeys(grid, "grid")).items()}
+    fill = moves.whole(loops, dict.fromkeys(grid, "grid"))
     if loops[-1] not in grid:
         fill[loops[-1]] = moves.tiled(loop_size(loops[-1]), (lanes, "vector"))
     column = windows.joined[-1]
     if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
         fill[column] = moves.tiled(loop_size(column), (lanes, "unroll"))
-    stage = moves.staged(windows.image, "grid", tuple(sizes), loops, fill)
+    stage = kept(windows.image, StageArg("grid", tuple(sizes)), loops, fill)
     take("window_image")
     places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
     return simplify(stage.substitute(places))

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.args import RangeKind
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -81,11 +80,6 @@ def _power_above(size: int) -> int:
     return 1 << max(size - 1, 0).bit_length()
 
 
-def _whole(moves: Moves, loop: Node, kind: RangeKind) -> Split:
-    new = moves.loop(loop_size(loop), kind)
-    return Split(new, (new,))
-
-
 # -- one workgroup for each row --------------------------------------------------------------------
 
 
@@ -135,7 +129,7 @@ def _workgroup_for_each_row(
     least = workgroup.subgroup[0] if workgroup.subgroup else 1
     work_items = max(least, min(workgroup.work_items, _power_below(longest)))
     reorder(moves, nest, (*rows, *rest))
-    splits = {r: _whole(moves, r, "grid") for r in rows}
+    splits = moves.whole(rows, "grid")
     grid = frozenset(r for split in splits.values() for r in split.ranges)
     if rest:
         splits |= _shared_results(
@@ -213,7 +207,7 @@ def _work_item_for_each_result(
     if not free:
         return
     if any(n.op is Op.TICKET for n in nest.nodes()):  # a workgroup's counters serve one work item
-        replace_loops(moves, {r: _whole(moves, r, "grid") for r in free}, "workgroup_counters")
+        replace_loops(moves, moves.whole(free, "grid"), "workgroup_counters")
         return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     order = (*(r for r in free if r is not best), best, *ordered)

@@ -1,5 +1,12 @@
 """Steps of a product in which a factor is zero for all rows of a tile, left out.
 
+    for tile: for ky in range(5): acc += image[y + ky - 2, ..] * w[ky, ..]
+      ->  for tile: for ky in range(first(tile), end(tile)): ...
+
+Beyond its borders an image is zero. A tile whose rows all reach beyond one in a step of the window
+has nothing to add there: in a 5x5 window on 28 rows that is every 23rd step. An infinity or NaN
+among the weights does not meet those zeros either.
+
     x[r, c, t] = w[c, 2*t + r] if 2*t + r >= 1 else 0       steps t of row r: from (2 - r) // 2 on
 
 The places between two strides of a convolution have windows of their own in the gradient to its
@@ -10,8 +17,7 @@ steps of its place.
 
 from __future__ import annotations
 
-import itertools
-from statistics import fmean
+import numpy as np
 
 from ..ir.conditions import without_not
 from ..ir.evaluate import evaluate
@@ -62,8 +68,10 @@ def spans_of(factor: Node, around: Loops, steps: Loops) -> dict[Node, Span]:
             continue
         place, is_end = limit
         known = ends if is_end else begins
-        before = known.get(step, place)
-        known[step] = simplify(before.minimum(place) if is_end else before.maximum(place))
+        before = known.get(step)
+        if before is not None and before is not place:
+            place = simplify(before.minimum(place) if is_end else before.maximum(place))
+        known[step] = place
     first = Node.index(0)
     return {
         step: Span(begins.get(step, first), ends.get(step, Node.index(loop_size(step))))
@@ -88,24 +96,52 @@ def _limit(condition: Node, step: Node) -> tuple[Node, bool] | None:
     return simplify((by - 1 - rest) // by), False
 
 
-def share_of_steps(spans: dict[Node, Span], around: Loops) -> float:
+def share_of_steps(spans: dict[Node, Span]) -> float:
     """The share of all steps that is left, over all places."""
-    return fmean(_share_at(spans, dict(zip(around, at, strict=True))) for at in _places(around))
-
-
-def _places(around: Loops) -> itertools.product[tuple[int, ...]]:
-    return itertools.product(*(range(loop_size(r)) for r in around))
-
-
-def _share_at(spans: dict[Node, Span], at: dict[Node, int]) -> float:
     share = 1.0
-    for step, span in spans.items():
-        begin, end = (int(evaluate(place, at)) for place in (span.begin, span.end))
-        share *= max(0, min(end, loop_size(step)) - max(begin, 0)) / loop_size(step)
+    for loops in dict.fromkeys(span.loops for span in spans.values()):
+        grid = np.meshgrid(*(np.arange(loop_size(r)) for r in loops), indexing="ij")
+        known, left = dict(zip(loops, grid, strict=True)), np.ones(())
+        for step, span in spans.items():
+            if span.loops == loops:
+                size = loop_size(step)
+                ends = (np.clip(evaluate(n, known), 0, size) for n in (span.end, span.begin))
+                left = left * np.maximum(np.subtract(*ends), 0) / size
+        share *= float(left.mean())
     return share
 
 
-def splits_of(spans: dict[Node, Span], rows: dict[Node, Split]) -> dict[Node, Split]:
-    """Loops over the steps that are left, where `rows` have become other loops."""
-    replaced = {r: split.expr for r, split in rows.items()}
-    return {step: span.substitute(replaced).loop(step, 1) for step, span in spans.items()}
+def splits_of(
+    spans: dict[Node, Span], rows: dict[Node, Split], outermost: Node
+) -> dict[Node, Split]:
+    """Loops over the steps that are left to a tile, where `rows` have become other loops.
+
+    Several rows of a tile have all steps that any of them has, if they are along the `outermost`
+    loop that is cut into tiles.
+    """
+    replaced, found = {r: split.expr for r, split in rows.items()}, {}
+    for step, span in spans.items():
+        here = span.substitute(replaced)
+        tile = [r for r in here.loops if r.arg.kind == "unroll"]
+        if tile and span.loops == {outermost}:
+            here = _over_tile(span, here, outermost, tile)
+        elif tile:
+            continue
+        if here is not None:
+            found[step] = here.loop(step, 1)
+    return found
+
+
+def _over_tile(span: Span, here: Span, row: Node, tile: list[Node]) -> Span | None:
+    """The span of a tile's rows together, of which `here` is that of one in the loops `tile`.
+
+    None where an end neither falls nor rises all the way along `row`.
+    """
+    ends, corners = [], [{r: Node.index(at * (loop_size(r) - 1)) for r in tile} for at in (0, 1)]
+    for of_row, of_one, is_last in ((span.begin, here.begin, 0), (span.end, here.end, 1)):
+        values = evaluate(of_row, {row: np.arange(loop_size(row))})
+        changes = {*np.sign(np.diff(np.broadcast_to(values, (loop_size(row),)))).tolist()} - {0}
+        if len(changes) > 1:
+            return None
+        ends.append(of_one.substitute(corners[is_last ^ (changes == {-1})]))
+    return Span(*ends)

@@ -13,7 +13,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Store, bound_of, operand
 from ..lower.linearize import Phase
-from ..lower.nontemporal_stores import CACHE_LINE, STREAM
+from ..lower.streams import CACHE_LINE, STREAM
 from .llvm_function import LLVMFunction
 from .llvm_values import literal, mangled, memory_type, type_name, zero
 

@@ -1,0 +1,117 @@
+"""Layouts: every element of a slice has a place of its own, and is copied there once."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from treadle.dtype import dtypes
+from treadle.ir.args import ParamRef, StageArg
+from treadle.ir.evaluate import evaluate
+from treadle.ir.loops import TRUE, Split, loop_size
+from treadle.ir.node import Node
+from treadle.ir.op import Op
+from treadle.ir.views import Load, Stage
+from treadle.optimize.layout import Layout, copied, kept
+from treadle.optimize.moves import Moves
+from treadle.target import parse_target
+
+F16 = dtypes.float16
+X = Node(Op.PARAM, F16, (), ParamRef(0, 1 << 16))
+LINE, STEP = Node.range(128, 0), Node.range(32, 1)
+LAYOUTS = {
+    "lines": Layout(128, 32, is_swizzled=True),
+    "steps": Layout(128, 32, of_lines=True),
+    "padded": Layout(128, 32, of_lines=True, pad=8),
+    "panels": Layout(128, 32, of_lines=True, wide=64, is_swizzled=True),
+    "one panel": Layout(128, 32, of_lines=True, wide=128),
+}
+
+
+def over(loops):
+    """Each loop's step at each step of all of them."""
+    grid = np.meshgrid(*(np.arange(loop_size(r)) for r in loops), indexing="ij")
+    return dict(zip(loops, grid, strict=True))
+
+
+def numbers(places, known):
+    shape = next(iter(known.values())).shape
+    return [np.broadcast_to(evaluate(place, known), shape) for place in places]
+
+
+def moves_of(monkeypatch):
+    moves = Moves(Node.sink([]), parse_target("sm_80"))
+    monkeypatch.setattr(moves, "_is_making", True)
+    moves._next = 10
+    return moves
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_each_step_of_each_line_has_a_place_of_its_own(name):
+    layout, known = LAYOUTS[name], over((LINE, STEP))
+    places = numbers(layout.place(LINE, STEP), known)
+    for at, size in zip(places, layout.sizes, strict=True):
+        assert 0 <= at.min() <= at.max() < size
+    assert len(set(zip(*(at.flat for at in places), strict=True))) == 128 * 32
+    inner = LINE if layout.of_lines else STEP
+    zero = {LINE: np.asarray(0), STEP: np.asarray(0)}
+    neighbour = [
+        int(evaluate(at, zero | {inner: np.asarray(1)})) for at in layout.place(LINE, STEP)
+    ]
+    assert neighbour == [*[0] * (len(neighbour) - 1), 1]
+
+
+@pytest.mark.parametrize("work_items", [128, 96, 1024])
+@pytest.mark.parametrize("order", ["steps", "lines", "panels", "across"])
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_a_slice_is_copied_once_whoever_copies_what(name, order, work_items, monkeypatch):
+    layout, moves = LAYOUTS[name], moves_of(monkeypatch)
+    tile = Node.range(4, 2, "grid")
+    factor = Node(Op.LOAD, F16, (X, (tile * 128 + LINE) * 32 + STEP))
+    split = Split(tile * 128 + LINE, (tile, LINE), TRUE)
+    stage = Stage.of(copied(moves, factor, split, STEP, layout, work_items, 2, 8, order).stage)
+    assert (stage.arg.sizes, stage.arg.fill) == (layout.sizes, "copies")
+    assert stage.arg.swizzle == (layout.sizes[-1] * 2 if layout.is_swizzled else 0)
+    known = over(stage.loops) | {tile: np.asarray(1)}
+    done, *places = numbers((stage.gate, *stage.filled, Load.of(stage.value).index), known)
+    stored = list(zip(*(one[done].tolist() for one in places), strict=True))
+    wanted = over((LINE, STEP))
+    there = numbers(layout.place(LINE, STEP), wanted)
+    index = (128 + wanted[LINE]) * 32 + wanted[STEP]
+    assert sorted(stored) == sorted(
+        zip(*(one.ravel().tolist() for one in (*there, index)), strict=True)
+    )
+
+
+@pytest.mark.parametrize(
+    ("factor", "buffers", "fill"),
+    [
+        (Node(Op.LOAD, F16, (X, LINE * 32 + STEP)), 2, "copies"),
+        (Node(Op.LOAD, F16, (X, LINE * 32 + STEP)), 1, "stores"),
+        (Node(Op.LOAD, F16, (X, LINE * 32 + STEP, STEP < 9, Node.const(F16, 1))), 2, "stores"),
+        (Node(Op.LOAD, F16, (X, LINE * 32 + STEP)) * 2, 2, "stores"),
+    ],
+    ids=["memory", "one buffer", "one elsewhere", "computed"],
+)
+def test_what_memory_holds_is_copied_and_the_rest_is_stored(factor, buffers, fill, monkeypatch):
+    split, layout = Split(LINE, (LINE,), TRUE), LAYOUTS["lines"]
+    made = copied(moves_of(monkeypatch), factor, split, STEP, layout, 128, buffers, 8, "steps")
+    assert made.stage.arg.fill == fill
+
+
+def test_a_kept_value_is_read_where_it_is_stored():
+    """In loops that reach further together, with a guard."""
+    outer, inner = Node.range(9, 3), Node.range(4, 4)
+    value = Node(Op.LOAD, F16, (X, STEP * 128 + LINE))
+    fill = {STEP: Split(outer * 4 + inner, (outer, inner), outer * 4 + inner < 32)}
+    stage = Stage.of(kept(value, StageArg("shared", (32,)), (31 - STEP,), fill))
+    known = over((outer, inner)) | {LINE: np.asarray(5)}
+    done = evaluate(stage.gate, known)
+    places, stored = (
+        evaluate(stage.filled[0], known)[done],
+        evaluate(Load.of(stage.value).index, known)[done],
+    )
+    assert dict(zip(places.tolist(), stored.tolist(), strict=True)) == {
+        31 - n: n * 128 + 5 for n in range(32)
+    }
+    assert evaluate(stage.read[0], {STEP: np.asarray(3)}) == 28
