@@ -323,7 +323,7 @@ def _reduce(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
     if node.op is Op.REDUCE and node.arg.is_place and value.axis in node.arg.axes:
-        return _place(node, value)
+        return _place_of_extreme(node, value)
     local = value.map(lambda part, _: Node(node.op, node.dtype, (part,), node.arg), value.axis)
     if value.axis not in node.arg.axes:
         return local
@@ -336,7 +336,7 @@ def _reduce(node: Node, src: list[Value]) -> Spread | None:
     return Spread(tuple(parts), ShardArg(local.arg.devices, None))
 
 
-def _place(node: Node, value: Spread) -> Spread | None:
+def _place_of_extreme(node: Node, value: Spread) -> Spread | None:
     """Where an extreme is along the split axis: in the part of the best of all parts' extremes."""
     axis, sizes, arg = node.arg.axes[0], value.sizes(), GatherArg(node.arg.axes[0], along=True)
     if 0 in sizes:
