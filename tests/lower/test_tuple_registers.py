@@ -53,7 +53,7 @@ def test_nothing_is_wider_than_a_place_while_the_extreme_is_looked_for(dtype, na
 @pytest.mark.parametrize("shape", [(3, 5000), (5000, 3), (70, 129), (300, 64)])
 @pytest.mark.parametrize("name", ["argmax", "argmin"])
 @pytest.mark.parametrize("worst", [False, True])
-def test_the_first_of_equals_is_found_even_if_none_is_better_than_no_number_at_all(worst, name, shape):
+def test_the_first_of_equals_is_found_even_if_none_is_better_than_none(worst, name, shape):
     """The least unsigned number is where a maximum starts from."""
     none = np.iinfo(np.uint32).max if name == "argmin" else 0
     x = np.full(shape, none, np.uint32)

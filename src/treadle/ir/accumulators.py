@@ -122,10 +122,12 @@ def _better(op: Op, before: Items, after: Items, in_order: bool) -> Items:
 
 def _beyond(op: Op, one: Node, other: Node) -> Node:
     """Whether `one` is better than `other`, and not as good."""
-    is_beyond = other < one if op is Op.MAX else one < other
+    low, high = (other, one) if op is Op.MAX else (one, other)
     if not one.dtype.is_float:
-        return is_beyond
-    return is_beyond | (one.ne(one) & other.eq(other))
+        return low < high
+    # Not at most as good, and so perhaps NaN: two instructions of vectors.
+    is_at_most = (high < low) | one.eq(other)
+    return ~is_at_most & other.eq(other)
 
 
 def _no_extreme(op: Op, kinds: Sequence[DType]) -> Items:

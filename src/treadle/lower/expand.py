@@ -504,7 +504,7 @@ class _Expander:
         loops, combos = self._inner(end.loops)
         effects: dict[Node, None] = {}
         steps = [(effect, combo) for effect in end.effects for combo in combos]
-        if all(effect.op is Op.STORE and memory_of(effect).op is Op.LOCAL for effect in end.effects):
+        if all(map(_is_local, end.effects)):
             # What rows of totals share in a copy, such as which value is the better one, is needed
             # for no longer than that.
             steps = [(effect, combo) for combo in combos for effect in end.effects]
@@ -515,6 +515,10 @@ class _Expander:
         below = Node.sink(end.effects).toposort() if self.totals else ()
         effects.update((total, None) for n in below for total in self.totals.get(n, ()))
         return End(tuple(effects), loops).node()
+
+
+def _is_local(effect: Node) -> bool:
+    return effect.op is Op.STORE and memory_of(effect).op is Op.LOCAL
 
 
 def _is_copied(node: Node) -> bool:
@@ -550,7 +554,7 @@ def _of_lanes(op: Op, total: Node) -> Node:
     count = items(total)[0].dtype.count
     while count > 1:
         count //= 2
-        total = combined(op, *(_lanes(total, first, count) for first in (0, count)))
+        total = combined(op, _lanes(total, 0, count), _lanes(total, count, count))
     return total
 
 

@@ -164,7 +164,7 @@ def _updates(
         for at, first in enumerate(items(init), 1)
     ]
     if not is_tuple(value):
-        return [Update(*registers, value, loops, op).node()]
+        return [Update(registers[0], value, loops, op).node()]
     take("tuple_registers")
     old = tuple_of([After(register, loops).node() for register in registers])
     changed = items(combined(op, old, value, is_in_order(op, value, loops)))
