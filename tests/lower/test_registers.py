@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from treadle.dtype import dtypes
+from treadle.ir.accumulators import identity
 from treadle.ir.args import ParamRef, ReduceArg, RegisterRef
 from treadle.ir.choices import choices_of
-from treadle.ir.loops import closed_ranges, identity
+from treadle.ir.loops import closed_ranges
 from treadle.ir.node import Node, behind_after
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel

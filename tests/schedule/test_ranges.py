@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from treadle.dtype import dtypes
+from treadle.ir.accumulators import identity
 from treadle.ir.args import BufferRef, GatherArg, ReduceArg, ScanArg, ScatterArg, Token, WindowArg
 from treadle.ir.evaluate import evaluate
 from treadle.ir.interpret import interpret
 from treadle.ir.interpret_kernel import KernelMeaning
-from treadle.ir.loops import closed_ranges, identity, loop_size
+from treadle.ir.loops import closed_ranges, loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.rules.index import simplify

@@ -66,7 +66,9 @@ def _decides_by_sums(nodes: list[Node]) -> bool:
 
 
 def _is_discrete(node: Node) -> bool:
-    return node.op in COMPARE or (node.op in (Op.CAST, Op.BITCAST) and node.dtype.kind != "float")
+    return node.op in COMPARE | {Op.TUPLE} or (
+        node.op in (Op.CAST, Op.BITCAST) and node.dtype.kind != "float"
+    )
 
 
 def tolerance(nodes: list[Node]) -> float | None:

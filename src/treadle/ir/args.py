@@ -88,12 +88,14 @@ class VarArg:
 class ReduceArg:
     """`op` is ADD, MUL, MAX or MIN; `axes` are sorted, empty in kernels (RANGE sources instead).
 
-    `is_wide`: a sum of float32 whose total is float64 on processors that have it.
+    `is_wide`: a sum of float32 whose total is float64 on processors that have it. `is_place`, in
+    tensor graphs: of MAX and MIN over one axis where the extreme is, instead of itself.
     """
 
     op: Op
     axes: tuple[int, ...] = ()
     is_wide: bool = False
+    is_place: bool = False
 
 
 @dataclass(frozen=True)

@@ -201,6 +201,9 @@ def _accumulator(x: Array, op: Op) -> Array:
 def _reduce(run: _Interpreter, node: Node, source: list[Array]) -> Array:
     ufunc, (x,) = REDUCTIONS[node.arg.op], source
     wide = _accumulator(x, node.arg.op)
+    if node.arg.is_place:
+        find = np.argmax if node.arg.op is Op.MAX else np.argmin
+        return find(wide, node.arg.axes[0], keepdims=True).astype(numpy_dtype(node.dtype))
     start = {} if node.arg.op in (Op.ADD, Op.MUL) else {"initial": _first(node)}
     with np.errstate(all="ignore"):
         total = ufunc.reduce(wide, axis=node.arg.axes, dtype=wide.dtype, keepdims=True, **start)

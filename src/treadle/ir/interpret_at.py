@@ -23,8 +23,9 @@ from .evaluate import evaluate
 from .interpret_kernel import BLOCK, NotPlain, broadcast, chosen, digits, nothing, stacked
 from .node import Node
 from .op import ALU, MOVEMENT, SAME, Op
-from .rounding import Value, elementwise, exact, total
+from .rounding import Value, elementwise, exact, total, totals
 from .symbolic import Size, no_value
+from .views import operand
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
@@ -213,20 +214,25 @@ class GraphMeaning:
         shape = np.broadcast_shapes(*(i.shape for i in index))
         depth, count = len(shape), math.prod(sizes)
         block = max(1, BLOCK // max(1, math.prod(shape)))
-        parts: list[Value] = []
+        is_place = node.op is Op.REDUCE and node.arg.is_place
+        dtype = operand(node).dtype if is_place else node.dtype
+        parts: list[list[Value]] = []
         for begin in range(0, count, block):
             number = np.arange(begin, min(begin + block, count))
             steps = [d.reshape(-1, *(1,) * depth) for d in digits(number, sizes)]
             source, places, holds = yield from term(steps)
             found = yield source, tuple(self._one(place) for place in places)
             if holds is not None:
-                found = chosen(holds, found, nothing(op, node.dtype))
+                found = chosen(holds, found, nothing(op, dtype))
             axes = (len(number), *(1,) * depth)
             found = broadcast(found, _shape(found.value.shape, axes))
-            parts.append(total(op, node.dtype, found, terms))
+            both = [found, *([broadcast(Value(steps[0]), found.value.shape)] if is_place else [])]
+            parts.append(totals(op, dtype, both, terms))
         if not parts:
-            return exact(nothing(op, node.dtype))
-        return parts[0] if len(parts) == 1 else total(op, node.dtype, stacked(parts), terms)
+            return exact(nothing(op, dtype))
+        if len(parts) > 1:
+            parts = [totals(op, dtype, [stacked([*p]) for p in zip(*parts, strict=True)], terms)]
+        return parts[0][-1]
 
     def _reduce(self, node: Node, index: Index) -> Step:
         (source,), axes = node.src, node.arg.axes

@@ -24,11 +24,12 @@ import numpy as np
 
 from ..dtype import DType
 from ..errors import InternalError
+from .accumulators import identity, identity_of, items
 from .elementwise import constant_array
-from .loops import closed_ranges, free_ranges, has_fixed_size, identity, loop_size
+from .loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from .node import Node
 from .op import ALU, Op
-from .rounding import Value, elementwise, exact, total
+from .rounding import Value, elementwise, exact, total, totals
 from .symbolic import no_value
 
 __all__ = [
@@ -308,33 +309,44 @@ class KernelMeaning:
         return Value(found, np.broadcast_to(np.where(unknown > 0, np.inf, 0.0), shape))
 
     def _reduce(self, node: Node, frame: _Frame) -> Value:
-        return self._through(node, node.src[1:], frame, node.src[0], None)
+        return self._through(node.arg.op, node.src[1:], frame, node.src[0], None)[0]
+
+    def _item(self, node: Node, frame: _Frame) -> Value:
+        (reduce,) = node.src
+        if reduce.op is not Op.REDUCE:
+            raise NotPlain(f"it has an item of {reduce.op.name}")
+        return self._through(reduce.arg.op, reduce.src[1:], frame, reduce.src[0], None)[node.arg]
 
     def _through(
-        self, node: Node, loops: tuple[Node, ...], frame: _Frame, term: Node, last: Array | None
-    ) -> Value:
-        """`term` combined over all steps of `loops`, or over those up to `last`."""
-        op, dtype = node.arg.op if node.op is Op.REDUCE else node.arg, term.dtype
+        self, op: Op, loops: tuple[Node, ...], frame: _Frame, term: Node, last: Array | None
+    ) -> list[Value]:
+        """The items of `term` combined over all steps of `loops`, or over those up to `last`."""
+        terms, none = items(term), items(identity_of(op, term))
         sizes = [loop_size(r) for r in loops]
         block = max(1, BLOCK // max(1, frame.size))
-        parts: list[Value] = []
+        parts: list[list[Value]] = []
         for begin in range(0, math.prod(sizes), block):
             number = np.arange(begin, min(begin + block, math.prod(sizes)))
             steps = [d.reshape(-1, *(1,) * frame.depth) for d in digits(number, sizes)]
             bound = dict(zip(loops, steps, strict=True))
             inner = _Frame(frame, bound, frame.size * len(number), frame.depth + 1)
-            found = self._value(term, inner)
-            shape = np.broadcast_shapes(found.value.shape, (len(number), *(1,) * frame.depth))
-            found = broadcast(found, shape)
+            found = [self._value(part, inner) for part in terms]
+            shapes = (part.value.shape for part in found)
+            shape = np.broadcast_shapes(*shapes, (len(number), *(1,) * frame.depth))
+            found = [broadcast(part, shape) for part in found]
             holds: Array | None = None if last is None else steps[0] <= last
             for r, step in bound.items():
                 if not has_fixed_size(r):
                     is_there = step < self._number(r.src[0], inner)
                     holds = is_there if holds is None else holds & is_there
             if holds is not None:
-                found = chosen(holds, found, nothing(op, dtype))
-            parts.append(total(op, dtype, found))
-        return parts[0] if len(parts) == 1 else total(op, dtype, stacked(parts))
+                others = (exact(constant_array(one.dtype, one.arg)).value for one in none)
+                pairs = zip(found, others, strict=True)
+                found = [chosen(holds, part, other) for part, other in pairs]
+            parts.append(totals(op, terms[0].dtype, found))
+        if len(parts) == 1:
+            return parts[0]
+        return totals(op, terms[0].dtype, [stacked([*part]) for part in zip(*parts, strict=True)])
 
     def _stage(self, node: Node, frame: _Frame) -> Value:
         """What is kept is computed at the place where it is read."""
@@ -356,12 +368,13 @@ class KernelMeaning:
         if not loops:
             return self._value(update.src[1], frame)
         (loop,) = loops
-        return self._through(update, loops, frame, update.src[1], self._number(loop, frame))
+        return self._through(update.arg, loops, frame, update.src[1], self._number(loop, frame))[0]
 
 
 _FORMS = {
     Op.LOAD: KernelMeaning._load,
     Op.REDUCE: KernelMeaning._reduce,
+    Op.ITEM: KernelMeaning._item,
     Op.STAGE: KernelMeaning._stage,
     Op.AFTER: KernelMeaning._after,
 }

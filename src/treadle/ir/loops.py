@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from ..dtype import DType
+from .accumulators import where_inside
 from .conditions import TRUE, parts, stays_inside
 from .node import Node, rebuild
 from .op import Op
@@ -20,19 +20,13 @@ from .rules.index import simplify
 from .shape import size_max
 
 __all__ = [
-    "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size", "identity",
+    "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size",
     "loop_size", "number_of", "ranges_of", "replace_ranges", "simplify_kernel",
 ]  # fmt: skip
 
 Ranges = frozenset[Node]
 _NONE: Ranges = frozenset()
 _RANGES = Table[Node, Ranges]()
-
-
-def identity(op: Op, dtype: DType) -> Node:
-    """The value that `op` (ADD, MUL, MAX or MIN) leaves others unchanged by."""
-    value = {Op.ADD: 0, Op.MUL: 1, Op.MAX: dtype.scalar.min, Op.MIN: dtype.scalar.max}[op]
-    return Node.const(dtype, value)
 
 
 def loop_size(*loops: Node) -> int:
@@ -148,7 +142,7 @@ def _replace_closed(node: Node, splits: dict[Node, Split], new: dict[Node, Node]
         if guard is TRUE:
             continue
         if node.op is Op.REDUCE:
-            before[0] = guard.where(before[0], identity(node.arg.op, node.dtype))
+            before[0] = where_inside(guard, before[0], node.arg.op)
         elif node.op is Op.STAGE:
             before[1] = before[1] & guard
     return Node(node.op, node.dtype, (*before, *ranges), node.arg)

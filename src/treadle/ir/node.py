@@ -29,7 +29,7 @@ from .shape import Shape, infer_shape, simple_size
 from .weak import Reference, inside
 
 __all__ = [
-    "Node", "NodeLike", "behind_after", "carry", "following", "intern_count", "substitute",
+    "Node", "NodeLike", "behind_after", "carry", "following", "intern_count", "item", "substitute",
     "toposort", "without",
 ]  # fmt: skip
 
@@ -491,8 +491,19 @@ def _identity(op: Op, dtype: DType, src: tuple[Node, ...]) -> Node | None:
     return None
 
 
+def item(node: Node, number: int) -> Node:
+    """Item `number` of a TUPLE, or of what combines or keeps one."""
+    made = node
+    while made.op is not Op.TUPLE:
+        made = made.src[0]
+    found = made.src[number]
+    return found if node is made else Node(Op.ITEM, found.dtype, (node,), number)
+
+
 def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
     """`node` on other sources, folded as if it had been written that way."""
+    if node.op is Op.ITEM:
+        return item(src[0], node.arg)
     if node.op in ALU and node.shape == ():
         if node.op is Op.CAST:
             return src[0].cast(node.dtype)

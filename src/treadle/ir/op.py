@@ -115,6 +115,8 @@ class Op(IntEnum):
     TICKET = auto()
     END = auto()
     STAGE = auto()
+    TUPLE = auto()
+    ITEM = auto()
     BOX = auto()
     BARRIER = auto()
     AWAIT = auto()
@@ -222,7 +224,9 @@ INFO: dict[Op, OpInfo] = {
     Op.FMA: OpInfo(3, "a * b + c, rounded once"),
     Op.REDUCE: OpInfo(
         -1,
-        "src[0] combined by arg.op over axes arg.axes (kept as size 1), or over the RANGEs src[1:]",
+        "src[0] combined by arg.op over axes arg.axes (kept as size 1), or the RANGEs src[1:]; "
+        "if arg.is_place, where on the one axis the extreme is, of equals the first, a NaN before "
+        "all numbers",
     ),
     Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
     Op.GATHER: OpInfo(
@@ -310,6 +314,8 @@ INFO: dict[Op, OpInfo] = {
         "over the RANGEs src[2+2n:]; read at place src[2+n:2+2n]; arg says in which memory, in how "
         "many buffers, how it is filled and how its lines are arranged",
     ),
+    Op.TUPLE: OpInfo(-1, "all of src, which a REDUCE combines together (see ir/accumulators.py)"),
+    Op.ITEM: OpInfo(1, "item arg of a TUPLE, or of a REDUCE or STAGE of one"),
     Op.BOX: OpInfo(
         -1,
         "the box of tensor arg in memory src[0] that begins at src[1:], zeros outside of the "

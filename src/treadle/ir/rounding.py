@@ -24,7 +24,7 @@ from .elementwise import ELEMENTWISE, cast_array, numpy_dtype
 from .op import TRANSCENDENTAL, Op
 from .rounding_bits import distance, ends, extreme, stays_between
 
-__all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "total"]
+__all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "total", "totals"]
 
 Array = np.ndarray
 
@@ -252,6 +252,30 @@ def total(op: Op, dtype: DType, terms: Value, count: Array | int | None = None) 
         if narrow:
             off = off + _rounded(found, dtype, 1)
         return _in_range(found, np.where(np.isnan(off), np.inf, off), dtype)
+
+
+def totals(
+    op: Op, dtype: DType, terms: Sequence[Value], count: Array | int | None = None
+) -> list[Value]:
+    """The first axes of `terms` combined: of one of them alone as by `total`, of two an extreme of
+    elements of `dtype` and its place, of equals the first. That is not known where another term is
+    as close to the extreme as both are off.
+    """
+    found = total(op, dtype, terms[0], count)
+    if len(terms) == 1:
+        return [found]
+    (value, error), places = terms
+    first = np.expand_dims((np.argmax if op is Op.MAX else np.argmin)(value, axis=0), 0)
+    taken = lambda array: np.take_along_axis(_widened(array, value), first, 0)
+    off = np.zeros(first.shape) if places.error is None else taken(places.error)
+    if error is not None:
+        within = _widened(error, value) + taken(error)
+        with np.errstate(all="ignore"):
+            rivals = (within > 0) & ~(distance(value, taken(value)) > within)
+        np.put_along_axis(rivals, first, False, 0)
+        off = np.where(rivals.any(axis=0), np.inf, off)
+    is_known = error is None and places.error is None
+    return [found, Value(taken(places.value)[0], None if is_known else off[0])]
 
 
 def _widened(error: Array, value: Array) -> Array:

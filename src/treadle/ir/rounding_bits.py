@@ -1,11 +1,10 @@
 """How far integers are off that are made of the bits of a float which is itself off.
 
     key(x), x = 2.5 within 4 units of its last place  uint32, within 4
-    key(x) << 32 | place                              uint64, within 4 << 32: the place is known
 
-Extremes are found by such numbers (`ir/key_value`): a place is known unless another key is as close
-to the largest one as both are off. Each operation here gives, of all numbers between two of them,
-what lies between what it gives of the two; of other operations on what is off, nothing is known.
+Such keys are sorted (tensor/keys.py). Each operation here gives, of all numbers between two of
+them, what lies between what it gives of the two; of other operations on what is off, nothing is
+known. The largest of such numbers is known unless another one is as close to it as both are off.
 """
 
 from __future__ import annotations
@@ -57,15 +56,11 @@ def stays_between(
         if dtype.bits >= source.bits:
             return True
         return (high - low) & np.array((1 << dtype.bits) - 1, low.dtype) == 0
-    if op not in (Op.SHL, Op.OR, Op.XOR, Op.AND, Op.CMPEQ, Op.CMPNE):
+    if op not in (Op.XOR, Op.AND, Op.CMPEQ, Op.CMPNE):
         return False
     other = arrays[1 - number]
     if op in (Op.CMPEQ, Op.CMPNE):
         return (other < low) | (other > high)
-    if op is Op.SHL:
-        return high <= np.array(dtype.max, high.dtype) >> other if number == 0 else False
-    if op is Op.OR:
-        return ((low & other) == 0) & ((high & other) == 0)
     if op is Op.XOR:
         return (other == dtype.max) | (other == (dtype.max >> 1) + 1)
     # A mask of low bits, what is above which is the same.

@@ -12,7 +12,8 @@ from collections.abc import Callable
 
 from ..dtype import dtypes
 from ..errors import InternalError
-from .loops import closed_ranges, free_ranges, identity
+from .accumulators import identity
+from .loops import closed_ranges, free_ranges
 from .node import Node
 from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, TRANSCENDENTAL, Op
 
@@ -31,7 +32,7 @@ _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
     Op.QUAD, Op.QUICK_EXP2, Op.SCALE, Op.HALVES, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
-KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET}
+KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET, Op.TUPLE, Op.ITEM}
 
 _FLOAT_ONLY = TRANSCENDENTAL | {Op.RECIP, Op.SQRT, Op.FDIV, Op.FMA}
 _BITS_ONLY = frozenset((Op.IDIV, Op.AND, Op.OR, Op.XOR, Op.SHL, Op.SHR))
@@ -179,7 +180,11 @@ def _check_mbarrier(node: Node) -> None:
 
 def _check_reduce(node: Node) -> None:
     _need(node, node.arg.op in _REDUCERS, "the arg is no associative op")
-    _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
+    is_place = node.op is Op.REDUCE and node.arg.is_place
+    if is_place:
+        is_extreme = node.arg.op in (Op.MAX, Op.MIN) and len(node.arg.axes) == 1
+        _need(node, is_extreme and node.dtype.is_int, "only an extreme along one axis has a place")
+    _need(node, is_place or node.src[0].dtype is node.dtype, "the dtype is not the source's")
     if node.op is Op.REDUCE:
         ranges = all(s.op is Op.RANGE for s in node.src[1:])
         _need(node, ranges, "sources after the first are RANGEs")
@@ -255,6 +260,16 @@ def _check_ticket(node: Node) -> None:
     _need(node, node.dtype is node.src[0].dtype, "the dtype is not the STAGE's")
 
 
+def _check_tuple(node: Node) -> None:
+    _need(node, node.dtype is dtypes.void, "has a dtype, of which each item has its own")
+    _need(node, all(s.dtype is not dtypes.void for s in node.src), "an item is no value")
+
+
+def _check_item(node: Node) -> None:
+    kept = node.src[0].op in (Op.REDUCE, Op.STAGE)
+    _need(node, kept and node.src[0].dtype is dtypes.void, "the source keeps no tuple")
+
+
 def _check_host(node: Node) -> None:
     _need(node, len(node.src) > 0, "needs an operand")
     _need(node, len({s.dtype.real for s in node.src}) == 1, "the operands differ in their width")
@@ -312,6 +327,8 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     Op.DISTRIBUTE: _check_distribute,
     Op.UPDATE: _check_update,
     Op.TICKET: _check_ticket,
+    Op.TUPLE: _check_tuple,
+    Op.ITEM: _check_item,
     Op.REGISTER: _check_register,
     Op.RANGE: _check_range,
     Op.END: _check_end,

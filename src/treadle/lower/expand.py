@@ -19,13 +19,14 @@ from functools import reduce as fold
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
+from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
 from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
-from ..ir.node import Node, alu, alu_dtype
+from ..ir.node import Node, alu, alu_dtype, item
 from ..ir.op import ALU, Op
 from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_terms
-from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of
+from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of
 from .interleave import store_interleaved
 from .lane_scans import scanned
 from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
@@ -155,6 +156,8 @@ class _Expander:
             )
             return node.replace(src=tuple(src))
         src = tuple(self._at(s, position) for s in node.src)
+        if node.op is Op.ITEM:
+            return item(src[0], node.arg)
         if node.op in ALU:
             return _alu(node, src)
         if src == node.src:
@@ -445,14 +448,14 @@ class _Expander:
         parts = []
         for combo in combos:
             value = self._at(reduce.value, position | combo)
-            if vector is not None:
-                value = broadcast(value, loop_size(vector))
+            count = max(part.dtype.count for part in items(value))
+            count = count if vector is None else loop_size(vector)
+            value = tuple_of([broadcast(part, count) for part in items(value)])
             parts.append(Reduce(value, loops, reduce.arg).node() if loops else value)
         op = reduce.arg.op
-        total = _tree(op, parts)
-        if vector is not None:
-            return Node(Op.HREDUCE, total.dtype.scalar, (total,), op)
-        return total
+        in_order = not loops and vector is None and is_in_order(op, reduce.value, reduce.loops)
+        total = _tree(op, parts, in_order)
+        return total if vector is None else _of_lanes(op, total)
 
     def _loops_of(self, positions: tuple[Node, ...]) -> tuple[Node, ...]:
         """The loops that stay loops among those that some loop positions are made of."""
@@ -500,14 +503,22 @@ class _Expander:
         end = End.of(node)
         loops, combos = self._inner(end.loops)
         effects: dict[Node, None] = {}
-        for effect in end.effects:
-            for combo in combos:
-                copy = self._at(effect, position | combo)
-                for one in copy.src if copy.op is Op.SINK else (copy,):
-                    effects[one] = None
+        steps = [(effect, combo) for effect in end.effects for combo in combos]
+        if all(map(_is_local, end.effects)):
+            # What rows of totals share in a copy, such as which value is the better one, is needed
+            # for no longer than that.
+            steps = [(effect, combo) for combo in combos for effect in end.effects]
+        for effect, combo in steps:
+            copy = self._at(effect, position | combo)
+            for one in copy.src if copy.op is Op.SINK else (copy,):
+                effects[one] = None
         below = Node.sink(end.effects).toposort() if self.totals else ()
         effects.update((total, None) for n in below for total in self.totals.get(n, ()))
         return End(tuple(effects), loops).node()
+
+
+def _is_local(effect: Node) -> bool:
+    return effect.op is Op.STORE and memory_of(effect).op is Op.LOCAL
 
 
 def _is_copied(node: Node) -> bool:
@@ -529,11 +540,32 @@ def _whole_load(load: Load, memory: Node, base: Node, gate: Node, vector: Node) 
     return other if _is_false(gate) else Load(memory, base, gate, other, other.dtype).node()
 
 
-def _tree(op: Op, parts: list[Node]) -> Node:
+def _tree(op: Op, parts: list[Node], in_order: bool = False) -> Node:
     while len(parts) > 1:
         pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [fold(lambda a, b: alu(op, a, b), pair) for pair in pairs]
+        parts = [fold(lambda a, b: combined(op, a, b, in_order), pair) for pair in pairs]
     return parts[0]
+
+
+def _of_lanes(op: Op, total: Node) -> Node:
+    """All lanes combined: of a tuple, one half of them with the other, again and again."""
+    if not is_tuple(total):
+        return Node(Op.HREDUCE, total.dtype.scalar, (total,), op)
+    count = items(total)[0].dtype.count
+    while count > 1:
+        count //= 2
+        total = combined(op, _lanes(total, 0, count), _lanes(total, count, count))
+    return total
+
+
+def _lanes(value: Node, first: int, count: int) -> Node:
+    """So many lanes of each item of a tuple."""
+    if count == 1:
+        return tuple_of([Node(Op.EXTRACT, v.dtype.scalar, (v,), first) for v in items(value)])
+    places = tuple(range(first, first + count))
+    return tuple_of(
+        [Node(Op.SHUFFLE, v.dtype.scalar.vec(count), (v, v), places) for v in items(value)]
+    )
 
 
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:

@@ -11,9 +11,9 @@ numbers would be off by n / lanes roundings of its own size.
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.accumulators import identity
 from ..ir.args import RegisterRef
 from ..ir.choices import take
-from ..ir.loops import identity
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import After, Register, Update

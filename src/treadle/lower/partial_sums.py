@@ -17,9 +17,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
+from ..ir.accumulators import identity
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
-from ..ir.loops import closed_ranges, has_fixed_size, identity, loop_size
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import Op
 from ..ir.views import After, End, Register, Update, bound_of

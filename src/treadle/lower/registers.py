@@ -4,22 +4,20 @@
 
 Reductions over the same loops share them: one END holds all their updates, and what else is done in
 these loops. The second one of a sum of two sums goes on in the register of the first
-(`_continued`). The extreme of keys with their places (ir/key_value.py) is in two registers, see
-argmax_registers.py.
+(`_continued`). A tuple has a register for each of its items (ir/accumulators.py).
 """
 
 from __future__ import annotations
 
 from collections import Counter
 
+from ..ir.accumulators import combined, is_in_order, is_tuple, items, start_of, tuple_of
 from ..ir.args import RegisterRef
 from ..ir.choices import take
-from ..ir.key_value import joined, split
-from ..ir.loops import closed_ranges, free_ranges, identity
+from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
-from ..ir.views import End, Reduce, Register, Update, operand
-from .argmax_registers import argmax_updates
+from ..ir.views import After, End, Reduce, Register, Update, operand
 
 __all__ = ["lower_reduces"]
 
@@ -135,7 +133,7 @@ def _lower_group(
     loops = tuple(new[r] for r in closed_ranges(members[0]))
     around = frozenset().union(*(free[m] for m in members))
     outer = tuple(sorted((new[r] for r in around), key=lambda r: r.arg.number))
-    registers: dict[Node, list[Node]] = {}
+    held: dict[Node, list[Node]] = {}  # the registers of what each reduction combines
     effects: list[Node] = []
     for member in members:
         if member.op is Op.END:
@@ -143,16 +141,15 @@ def _lower_group(
             continue
         reduce, start = Reduce.of(member), new[starts[member]] if member in starts else None
         made = _updates(new[reduce.value], reduce.arg.op, outer, loops, number, start)
-        registers[member] = [behind_after(Update.of(update).register) for update in made]
+        held[member] = [behind_after(Update.of(update).register) for update in made]
         effects.extend(made)
         number += len(made)
     if len({member.op for member in members}) > 1:
         take("shared_loops")
     finish = End(tuple(effects), loops).node()
     new.update((member, finish) for member in members)
-    for member, held in registers.items():
-        results = [Node(Op.AFTER, register.dtype, (register, finish)) for register in held]
-        new[member] = results[0] if len(held) == 1 else joined(*reversed(results))
+    for member, registers in held.items():
+        new[member] = tuple_of([After(register, (finish,)).node() for register in registers])
     return number
 
 
@@ -161,9 +158,19 @@ def _updates(
     start: Node | None,
 ) -> list[Node]:  # fmt: skip
     """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
-    halves = split(value) if op in (Op.MAX, Op.MIN) else None
-    if halves is not None:
-        return argmax_updates(*halves, op, outer, loops, number)
-    init = identity(op, value.dtype) if start is None else start
-    register = Register(init, outer, RegisterRef(number + 1), value.dtype).node()
-    return [Update(register, value, loops, op).node()]
+    init = start_of(op, value, loops) if start is None else start
+    registers = [
+        Register(first, outer, RegisterRef(number + at), first.dtype).node()
+        for at, first in enumerate(items(init), 1)
+    ]
+    if not is_tuple(value):
+        return [Update(registers[0], value, loops, op).node()]
+    take("tuple_registers")
+    old = tuple_of([After(register, loops).node() for register in registers])
+    changed = items(combined(op, old, value, is_in_order(op, value, loops)))
+    updates: list[Node] = []
+    for register, part in zip(registers, changed, strict=True):
+        # One behind the other: each is computed of what all registers were before.
+        then = After(register, tuple(updates[-1:])).node() if updates else register
+        updates.append(Update(then, part, loops, None).node())
+    return updates

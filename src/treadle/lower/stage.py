@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.accumulators import items, tuple_of
 from ..ir.args import LocalRef, ParamRef
 from ..ir.conditions import TRUE
 from ..ir.interval import bounds
@@ -34,7 +35,7 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
     verify_stages(root)
     scratch: list[Node] = []
-    filled: dict[tuple[Node, ...], Node] = {}
+    filled: dict[tuple[Node, ...], list[Node]] = {}
     reach: dict[Node, int] = {}
 
     def step(node: Node, scope: str, first_local: int) -> Node | None:
@@ -48,14 +49,14 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             return None
         key = stored_part(node)
         if key not in filled:
-            memory = _memory(node, first_local + len(filled), first_slot + len(scratch))
-            if memory.op is Op.PARAM:
-                scratch.append(memory)
-            filled[key] = _fill(node, memory)
-        position, memory = place_in(node, Stage.of(node).read), operand(filled[key])
-        if _leaves(node):
+            local = first_local + sum(map(len, filled.values()))
+            memories = _memories(node, local, first_slot + len(scratch))
+            scratch.extend(memory for memory in memories if memory.op is Op.PARAM)
+            filled[key] = _fill(node, memories)
+        position = place_in(node, Stage.of(node).read)
+        for memory in map(operand, filled[key]) if _leaves(node) else ():
             reach[memory] = max(reach.get(memory, memory.arg.size), bounds(position)[1] + 1)
-        return Node(Op.LOAD, node.dtype, (filled[key], position))
+        return tuple_of([Node(Op.LOAD, kept.dtype, (kept, position)) for kept in filled[key]])
 
     # Phases first: a producer belongs to the one whose END its product is in.
     root = rewrite_with(root, lambda node: step(node, "grid", 0))
@@ -103,15 +104,22 @@ def _number_tickets(root: Node) -> Node:
     return rewrite_with(root, step)
 
 
-def _memory(node: Node, number: int, slot: int) -> Node:
-    size = size_product(node.arg.sizes)
-    if node.arg.scope == "grid":
-        return Node(Op.PARAM, node.dtype, (), ParamRef(slot, size))
-    return Node(Op.LOCAL, node.dtype, (), LocalRef(number, size, alignment_of(node)))
+def _memories(node: Node, number: int, slot: int) -> list[Node]:
+    """Memory for what a STAGE keeps, each item of a tuple by itself."""
+    size, is_grid = size_product(node.arg.sizes), node.arg.scope == "grid"
+    return [
+        Node(Op.PARAM, dtype, (), ParamRef(slot + at, size))
+        if is_grid
+        else Node(Op.LOCAL, dtype, (), LocalRef(number + at, size, alignment_of(node)))
+        for at, dtype in enumerate(value.dtype for value in items(node))
+    ]
 
 
-def _fill(node: Node, memory: Node) -> Node:
+def _fill(node: Node, memories: list[Node]) -> list[Node]:
+    """The memories, once they are filled."""
     stage = Stage.of(node)
-    gate = TRUE if stage.gate.op is Op.CONST else stage.gate
-    store = Store(memory, place_in(node, stage.filled), stage.value, gate).node()
-    return After(memory, (End((store,), stage.loops).node(),)).node()
+    gate, place = TRUE if stage.gate.op is Op.CONST else stage.gate, place_in(node, stage.filled)
+    values = zip(memories, items(stage.value), strict=True)
+    stores = tuple(Store(memory, place, value, gate).node() for memory, value in values)
+    end = End(stores, stage.loops).node()
+    return [After(memory, (end,)).node() for memory in memories]

@@ -10,8 +10,8 @@ vectors stay as narrow as they are, see lane_scans.py; so does what has one step
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.accumulators import identity
 from ..ir.choices import take
-from ..ir.loops import identity
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import After, Register, Update

@@ -7,8 +7,8 @@
 
 Memory is read as it lies, in a few streams. With columns outside and rows inside, a column's total
 is a register, but each step down meets another page, and processors fetch ahead along rows. Several
-reductions of one nest over the same rows have a row of totals each; so do keys and their places
-(ir/key_value.py), which are two. The first block has the rows that fill none, so that no other is
+reductions of one nest over the same rows have a row of totals each; a tuple has one for each of its
+items (ir/accumulators.py). The first block has the rows that fill none, so that no other is
 masked. Long columns are cut into parts before (`steps_of_part`): what is added one after the other
 decides how large errors become. The totals of parts are added in float64.
 """
@@ -18,9 +18,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
-from ..ir.key_value import goes_on, is_better, joined, split, wide_parts
+from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
 from ..ir.loops import closed_ranges, loop_size, ranges_of
-from ..ir.node import Node, alu
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import After, Reduce
 from ..target import Target
@@ -39,11 +39,9 @@ __all__ = [
     "steps_of_part",
 ]
 
-Parts = tuple[Node, ...]  # a number, or a key and its place
-
 BLOCK = 8  # rows that are read side by side: as many streams as processors follow
 PART_ROWS = 128  # rows of a part: sums of 8 rows, 16 of which are added one after the other
-KEYED_PART_ROWS = 512  # nothing is rounded, and a part's results are twice as wide
+TUPLE_PART_ROWS = 512  # of extremes: nothing is rounded, and a part's results are twice as wide
 COPIES, MOST_NODES = 4, 1 << 10  # vectors side by side, if what they compute is not too much
 
 
@@ -93,7 +91,7 @@ def _rows_of_step(reduce: Node) -> int:
 def steps_of_part(reduce: Node) -> int:
     """How many steps down a long column make a part: a divisor of their number, if possible."""
     value, (down, *_), _ = Reduce.of(reduce)
-    rows = KEYED_PART_ROWS if wide_parts(value) else PART_ROWS
+    rows = TUPLE_PART_ROWS if is_tuple(value) else PART_ROWS
     steps, most = loop_size(down), max(1, rows // _rows_of_step(reduce))
     near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
     return next((n for n in near if steps % n == 0), most)
@@ -114,8 +112,8 @@ def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     if any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
         return False
     rows = max(1, BLOCK // max(map(_rows_of_step, reduces)))
-    if loop_size(row) < 2 * rows or (rows > 1 and any(len(_parts(r)) > 1 for r in reduces)):
-        return False  # too short, or keys that are not looked for by their blocks
+    if loop_size(row) < 2 * rows:
+        return False
     size = _strip_size(nest, reduces, column, target)
     if size is None:
         return False
@@ -151,8 +149,9 @@ def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -
     copies, lanes, columns = COPIES, lanes_of(nest, target, 2), loop_size(column)
     while copies > 1 and (copies * BLOCK * nodes > MOST_NODES or copies * lanes > columns):
         copies //= 2
-    totals = sum(_dtype_of_total(reduce, target).itemsize for reduce in reduces)
-    narrow = min(n.dtype.itemsize for reduce in reduces for n in _memories(reduce))
+    totals = sum(t.itemsize for reduce in reduces for t in _dtypes_of_totals(reduce, target))
+    memories = (part for reduce in reduces for n in _memories(reduce) for part in items(n))
+    narrow = min(part.dtype.itemsize for part in memories)
     return strip_size(
         columns,
         others=loop_size(*(r for r in nest.loops if r is not column)),
@@ -163,18 +162,12 @@ def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -
     )
 
 
-def _parts(reduce: Node) -> Parts:
-    """A number, or a key and its place where their extreme is looked for."""
-    value, _, arg = Reduce.of(reduce)
-    halves = split(value) if arg.op in (Op.MAX, Op.MIN) else None
-    return (value,) if halves is None else halves
-
-
-def _dtype_of_total(reduce: Node, target: Target) -> DType:
-    """That of the total that blocks of rows are added to: of results of parts it is wider."""
+def _dtypes_of_totals(reduce: Node, target: Target) -> list[DType]:
+    """Those of the totals that blocks of rows are added to: of results of parts they are wider."""
     is_sum = reduce.arg.op is Op.ADD and reduce.dtype is dtypes.float32
     is_of_parts = is_sum and Reduce.of(reduce).value.op is Op.STAGE
-    return dtypes.float64 if is_of_parts and target.is_native(dtypes.float64) else reduce.dtype
+    is_wide = is_of_parts and target.is_native(dtypes.float64)
+    return [dtypes.float64] if is_wide else [part.dtype for part in items(reduce)]
 
 
 class _Totals:
@@ -188,7 +181,7 @@ class _Totals:
         """Fill rows of totals for `reduces`, and read them where those were."""
         blocks, rest = divmod(loop_size(self.row), self.rows)
         begun = [self._begun(reduce, rest) for reduce in reduces]
-        memories = [tuple(self.strips.memory(p.dtype) for p in parts) for parts in begun]
+        memories = [[self.strips.memory(p.dtype) for p in items(total)] for total in begun]
         memories = self._stored(memories, begun, ())
         step = self.moves.loop(blocks - 1)
         added = [
@@ -196,60 +189,52 @@ class _Totals:
             for reduce, totals in zip(reduces, memories, strict=True)
         ]
         memories = self._stored(memories, added, (step,))
-        held = [self._held(totals) for totals in memories]
-        wholes = [parts[0] if len(parts) == 1 else joined(*parts) for parts in held]
-        wholes = [w.cast(r.dtype) for w, r in zip(wholes, reduces, strict=True)]
-        self.moves.root = self.moves.root.substitute(dict(zip(reduces, wholes, strict=True)))
+        new: dict[Node, Node] = {}
+        for reduce, totals in zip(reduces, memories, strict=True):
+            held = zip(items(self._held(totals)), items(reduce), strict=True)
+            new[reduce] = tuple_of([total.cast(part.dtype) for total, part in held])
+        self.moves.root = self.moves.root.substitute(new)
         self.moves.replace_loops(
             {self.strips.column: self.strips.split(), **self.strips.as_grid(nest)}
         )
 
-    def _begun(self, reduce: Node, rest: int) -> Parts:
+    def _begun(self, reduce: Node, rest: int) -> Node:
         """What the first block of rows has in a column, and `rest` rows before it."""
-        parts = self._block(reduce, Node.index(rest), self.rows)
+        total = self._block(reduce, Node.index(rest), self.rows)
         if not rest:
-            return parts
-        return _combined(reduce, self._block(reduce, Node.index(0), rest), parts, self.row)
+            return total
+        return self._combined(reduce, self._block(reduce, Node.index(0), rest), total)
 
-    def _added(self, reduce: Node, totals: Parts, begin: Node) -> Parts:
-        """`totals` and the block of rows that begins there."""
-        return _combined(reduce, totals, self._block(reduce, begin, self.rows), self.row)
+    def _added(self, reduce: Node, total: Node, begin: Node) -> Node:
+        """`total` and the block of rows that begins there."""
+        return self._combined(reduce, total, self._block(reduce, begin, self.rows))
 
-    def _block(self, reduce: Node, begin: Node, rows: int) -> Parts:
+    def _combined(self, reduce: Node, before: Node, after: Node) -> Node:
+        value, op = Reduce.of(reduce).value, reduce.arg.op
+        return combined(op, before, after, is_in_order(op, value, (self.row,)))
+
+    def _block(self, reduce: Node, begin: Node, rows: int) -> Node:
         """What so many rows have, as a tree."""
+        value, _, arg = Reduce.of(reduce)
         if rows == 1:
-            parts = tuple(part.substitute({self.row: begin}) for part in _parts(reduce))
+            total = value.substitute({self.row: begin})
         else:
             inner = self.moves.loop(rows, "unroll")
-            value = Reduce.of(reduce).value.substitute({self.row: begin + inner})
-            parts = (Reduce(value, (inner,), reduce.arg).node(),)
-        wide = _dtype_of_total(reduce, self.target)
-        return parts if wide is reduce.dtype else tuple(part.cast(wide) for part in parts)
+            total = Reduce(value.substitute({self.row: begin + inner}), (inner,), arg).node()
+        pairs = zip(items(total), _dtypes_of_totals(reduce, self.target), strict=True)
+        return tuple_of([part.cast(wide) for part, wide in pairs])
 
-    def _held(self, memories: Parts) -> Parts:
-        return tuple(map(self.strips.held, memories))
+    def _held(self, memories: list[Node]) -> Node:
+        return tuple_of([*map(self.strips.held, memories)])
 
     def _stored(
-        self, memories: list[Parts], values: list[Parts], around: tuple[Node, ...]
-    ) -> list[Parts]:
+        self, memories: list[list[Node]], values: list[Node], around: tuple[Node, ...]
+    ) -> list[list[Node]]:
         """The memories after `values` are stored there."""
         stores = [
             self.strips.set(memory, part)
-            for totals, parts in zip(memories, values, strict=True)
-            for memory, part in zip(totals, parts, strict=True)
+            for totals, value in zip(memories, values, strict=True)
+            for memory, part in zip(totals, items(value), strict=True)
         ]
         end = self.strips.over_columns(stores, around)
-        after = lambda memory: After(memory, (end,)).node()
-        return [tuple(map(after, totals)) for totals in memories]
-
-
-def _combined(reduce: Node, before: Parts, after: Parts, row: Node) -> Parts:
-    """Two parts of the rows, the first ones first."""
-    op, best = reduce.arg.op, alu(reduce.arg.op, before[0], after[0])
-    if len(before) == 1:
-        return (best,)
-    (key, place), (held, held_place) = after, before
-    _, places = _parts(reduce)
-    in_order = goes_on(places, op, row)
-    better = is_better(op, (key, place), (held, held_place), in_order)
-    return best, alu(Op.WHERE, better, place, held_place)
+        return [[After(memory, (end,)).node() for memory in totals] for totals in memories]

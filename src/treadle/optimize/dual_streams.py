@@ -10,7 +10,7 @@ do rows of bytes that are widened, by reading but once the vector that they are 
 
 from __future__ import annotations
 
-from ..ir.key_value import wide_parts
+from ..ir.accumulators import is_tuple
 from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -29,7 +29,7 @@ MANY_ROWS = 128  # of which pairs are still enough for all workers
 def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
     """The loop over the rows of which `reduce`, vectors along `loop`, best reads two at a time."""
     rows = nest.loops[-1] if nest.loops else None
-    if rows is None or len(nest.reduces()) != 1 or wide_parts(Reduce.of(reduce).value):
+    if rows is None or len(nest.reduces()) != 1 or is_tuple(reduce):
         return None
     if loop_size(rows) % 2 or loop_size(*nest.loops) < MANY_ROWS:
         return None
@@ -40,7 +40,7 @@ def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: in
     """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
     half = loop_size(loop) // 2
     is_long = _bytes_of_row(reduce, loop, loop) >= 2 * LONG_HALF
-    if wide_parts(Reduce.of(reduce).value) or not is_long or loop_size(loop) % (2 * copies * lanes):
+    if is_tuple(reduce) or not is_long or loop_size(loop) % (2 * copies * lanes):
         return None
     outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
     copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")

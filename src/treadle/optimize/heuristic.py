@@ -56,7 +56,6 @@ from .split_concat import split_concat, split_concat_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
 from .transposes import transpose
-from .two_level_argmax import two_level_argmax
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -136,8 +135,6 @@ def _optimize(
         attend_in_tiles(moves, target)
         differentiate_in_tiles(moves, target)
     fuse_reductions(moves)
-    if target.workgroup is None:
-        two_level_argmax(moves, target)
     _split_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:

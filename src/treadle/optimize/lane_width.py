@@ -3,8 +3,8 @@
     (x.cast(uint32) * 40000 >> 16).cast(uint16)     2 bytes an element, not 4
 
 Fixed-point programs keep the upper half of a product. Processors have an instruction for that with
-16-bit factors, so that the product itself is in no register: it does not count. Nor does a key with
-its place (ir/key_value.py) while the extreme of many is looked for.
+16-bit factors, so that the product itself is in no register: it does not count. Nor does what goes
+along with a number that is compared, such as its place.
 """
 
 from __future__ import annotations
@@ -12,11 +12,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from ..dtype import DType
-from ..ir.key_value import wide_parts
 from ..ir.loops import free_ranges
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import Reduce, operand, operands
+from ..ir.views import Store, operand, operands
 from ..target import Target
 from .nest import Nest
 
@@ -46,12 +45,19 @@ def widest_itemsize(nodes: Iterable[Node]) -> int:
     for node in values:
         if node not in passing and not within[node]:
             passing.difference_update(node.src)
-    for node in values:
-        if node.op is Op.REDUCE and (parts := wide_parts(Reduce.of(node).value)):
-            passing.update((node, *parts))
-        passing.update(wide_parts(node))
-    passing.update(n for n in values if n.op is Op.SHR and operand(n) in passing)
+    passing.update(*map(_goes_along, nodes))
     return max((n.dtype.itemsize for n in values if n not in passing), default=1)
+
+
+def _goes_along(node: Node) -> tuple[Node, ...]:
+    """The items behind the first of a tuple, which decides: in more registers, if wider."""
+    if node.op is Op.TUPLE:
+        return node.src[1:]
+    if node.op is Op.ITEM and node.arg:
+        return (node,)
+    if node.op is Op.STORE and _goes_along(Store.of(node).value):
+        return (Store.of(node).memory,)
+    return ()
 
 
 def _upper_half(node: Node) -> tuple[Node, ...]:

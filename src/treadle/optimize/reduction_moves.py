@@ -9,17 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
+from ..ir.accumulators import where_inside
 from ..ir.args import ReduceArg, StageArg, VarArg
-from ..ir.loops import (
-    TRUE,
-    Split,
-    closed_ranges,
-    identity,
-    loop_size,
-    number_of,
-    ranges_of,
-    replace_ranges,
-)  # fmt: skip
+from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, ranges_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -170,7 +162,7 @@ def _by_subgroup(
     turn, lane = moves.loop(turns), moves.loop(count, "subgroup")
     place = turn * count + lane
     stage = _shared_line(value, work_item, simplify(place.minimum(Node.index(work_items - 1))))
-    mine = simplify(place < work_items).where(stage, identity(value.arg.op, value.dtype))
+    mine = where_inside(simplify(place < work_items), stage, value.arg.op)
     return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
 
 

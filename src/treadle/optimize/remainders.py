@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.accumulators import combined, is_in_order
 from ..ir.loops import free_ranges, loop_size
-from ..ir.node import Node, alu
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce
 from .moves import Move, Moves
@@ -60,7 +61,8 @@ class CutOffRemainders(Move):
                 Reduce(value.substitute({loop: step}), (inner,), arg).node()
                 for step, inner in ((whole, whole), (last + (size - rest), last))
             )
-            cut[reduce] = alu(reduce.arg.op, *parts)
+            in_order = is_in_order(arg.op, total, (loop,))
+            cut[reduce] = combined(arg.op, *parts, in_order=in_order)
         moves.root = moves.root.substitute(cut)
         return made
 

@@ -15,9 +15,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ..ir.accumulators import identity, identity_of, is_tuple, items
 from ..ir.conditions import parts, without_not
 from ..ir.interval import bounds
-from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, identity, loop_size
+from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
@@ -126,6 +127,16 @@ class _Loops:
 
 def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
     """Conditions without which `value` leaves what it is combined with by `op` as it is."""
+    if is_tuple(value):
+        pairs = zip(items(value), items(identity_of(op, value)), strict=True)
+        first, *others = (
+            parts(Where.of(one).condition)
+            if one.op is Op.WHERE and Where.of(one).no is none
+            else ()
+            for one, none in pairs
+        )
+        yield from (part for part in first if all(part in more for more in others))
+        return
     neutral = identity(op, value.dtype) if value.dtype.count == 1 else None
     if value.op is Op.WHERE and Where.of(value).no is neutral:
         yield from parts(Where.of(value).condition)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ..ir.accumulators import is_tuple
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -177,8 +178,12 @@ def _shared_results(
 
 
 def _is_for_subgroups(reduce: Node) -> bool:
-    """Whether subgroups combine such values: not all of them multiply, or combine 64 bits."""
-    return reduce.dtype.is_bool or (reduce.dtype.bits <= 32 and reduce.arg.op is not Op.MUL)
+    """Whether subgroups combine such values: not all of them multiply, or combine 64 bits.
+
+    None combines tuples.
+    """
+    is_short = reduce.dtype.is_bool or (reduce.dtype.bits <= 32 and reduce.arg.op is not Op.MUL)
+    return is_short and not is_tuple(reduce)
 
 
 def _reduction_to_share(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ..ir.loops import identity
+from ..ir.accumulators import identity
 from ..ir.node import Node, toposort, without
 from ..ir.op import Op
 from ..ir.versions import stored_below, view_base

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 
 from ..dtype import dtypes
 from ..errors import InternalError
+from ..ir.accumulators import identity, tuple_of
 from ..ir.args import ParamRef, ReduceArg, RegisterRef, StageArg
-from ..ir.loops import identity, loop_size
-from ..ir.node import Node, as_index, rebuild
+from ..ir.loops import loop_size
+from ..ir.node import Node, as_index, item, rebuild
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
@@ -215,8 +216,12 @@ class _Builder:
         is_wide = node.op is Op.REDUCE and node.arg.is_wide
         arg = ReduceArg(Op.ADD if node.op is Op.UNWINDOW else node.arg.op, is_wide=is_wide)
         value = self._masked(self.values[key], inside, key[2])
-        loops = self._loops(node, index, _conditions_on(index, valid))
-        return reduce_over(arg, value, tuple(r for r in loops if r.op is Op.RANGE))
+        positions = self._loops(node, index, _conditions_on(index, valid))
+        loops = tuple(r for r in positions if r.op is Op.RANGE)
+        if node.op is Op.REDUCE and node.arg.is_place:
+            both = tuple_of((value, positions[0].cast(node.dtype)))
+            return item(reduce_over(arg, both, loops), 1)
+        return reduce_over(arg, value, loops)
 
     def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
         return (Gather.of(node).index, places_index(node, index), valid)

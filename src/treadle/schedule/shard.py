@@ -20,7 +20,7 @@ from typing import TypeVar
 from weakref import WeakKeyDictionary
 
 from ..errors import DeviceError
-from ..ir.args import Mesh, PartArg, ShardArg
+from ..ir.args import GatherArg, Mesh, PartArg, ShardArg
 from ..ir.node import Node, rebuild, toposort
 from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
@@ -322,6 +322,8 @@ def _unchanged(node: Node, src: list[Value]) -> Spread | None:
 def _reduce(node: Node, src: list[Value]) -> Spread | None:
     value = src[0]
     assert isinstance(value, Spread)
+    if node.op is Op.REDUCE and node.arg.is_place and value.axis in node.arg.axes:
+        return _place_of_extreme(node, value)
     local = value.map(lambda part, _: Node(node.op, node.dtype, (part,), node.arg), value.axis)
     if value.axis not in node.arg.axes:
         return local
@@ -332,6 +334,21 @@ def _reduce(node: Node, src: list[Value]) -> Spread | None:
         return Spread((total,), ShardArg(mesh, None), summand)
     parts = all_reduce(local.parts, local.arg.devices, node.arg.op)
     return Spread(tuple(parts), ShardArg(local.arg.devices, None))
+
+
+def _place_of_extreme(node: Node, value: Spread) -> Spread | None:
+    """Where an extreme is along the split axis: in the part of the best of all parts' extremes."""
+    axis, sizes, arg = node.arg.axes[0], value.sizes(), GatherArg(node.arg.axes[0], along=True)
+    if 0 in sizes:
+        return None
+    begins, ones = [begin for begin, _ in value.bounds()], [1] * len(sizes)
+    local = value.map(lambda part, _: rebuild(node, (part,)), axis, ones)
+    at = lambda part, number: Node(Op.GATHER, part.dtype, (part, local.parts[number]), arg)
+    best = value.map(at, axis, ones).copies()
+    places = local.map(lambda part, number: part + begins[number], axis).copies()
+    winner = best.map(lambda part, _: rebuild(node, (part,)), None)
+    chosen = lambda part, number: Node(Op.GATHER, node.dtype, (part, winner.parts[number]), arg)
+    return places.map(chosen, None)
 
 
 def _expand(node: Node, src: list[Value]) -> Spread | None:

@@ -16,7 +16,7 @@ from ...ir.args import ReduceArg, ScanArg
 from ...ir.node import Node
 from ...ir.op import Op
 from ...ir.shape import same_size, size_product
-from ..keys import MOST_BITS, MOST_PLACES, place_dtype, place_of_extreme
+from ..keys import place_of_extreme
 from ..operands import Operand
 from ..shapes import broadcast_shapes, expand, reshape, resolve_axes, resolve_axis
 from ..types import Axes, DTypeLike, Extent
@@ -249,20 +249,12 @@ class Reduce(Joining, Mathematics):
         at = resolve_axis(name, axis, self.ndim)
         if not self.ndim:
             return self._filled(0).cast(dtypes.int32)
-        size = self.shape[at]
-        if isinstance(size, int) and 0 < size <= MOST_PLACES and self.dtype.bits <= MOST_BITS:
-            self._check_op(op)
-            node = place_of_extreme(self.node, op, at)
-            short = tuple(n for i, n in enumerate(node.shape) if i != at)
-            return self._result(node if keepdim else reshape(node, short))
-        anew = self.detach()._reduce(op, name, at, True)  # by the kernel that compares, or beside
-        found = self.eq(anew)
-        if self.dtype.is_float:
-            found = found.bitwise_or(self.isnan())
-        # counted from the end, so that the first place is the largest number
-        backwards = self._places(at, place_dtype(size)).neg().add(size)
-        last = found.where(backwards, 0)._reduce(Op.MAX, name, at, keepdim)
-        return last.neg().add(size)
+        self._check_op(op)
+        if same_size(self.shape[at], 0):
+            raise ShapeError(f"[{name}] shape {self.shape} has no elements on the reduced axes")
+        node = place_of_extreme(self.node, op, at)
+        short = tuple(n for i, n in enumerate(node.shape) if i != at)
+        return self._result(node if keepdim else reshape(node, short))
 
     def _places(self, axis: int, dtype: DType = dtypes.int32) -> Self:
         """0, 1, ... along one axis, expanded to this shape."""
