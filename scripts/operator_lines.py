@@ -27,7 +27,7 @@ KNOWN = {
     "optimize/cached_rows.py": "rows that a product reads twice, or gathers from",
     "optimize/chained_matmul.py": "a product of a product",
     "optimize/choose_tile.py": "a product: its tiles",
-    "optimize/column_reduction.py": "a reduction, down columns only",
+    "optimize/column_reduction.py": "reductions and scans, down columns only",
     "optimize/column_strips.py": "reductions and scans, down columns only",
     "optimize/float64_accumulation.py": "a variance's sums",
     "optimize/fragments.py": "a product: what matrix units hold of it",
@@ -35,7 +35,6 @@ KNOWN = {
     "optimize/hoist_masks.py": "a product under a mask",
     "optimize/interleave.py": "stacked channels",
     "optimize/k_tiling.py": "a product in a workgroup",
-    "optimize/lane_scans.py": "a scan along rows",
     "optimize/masked_bounds.py": "attention: the bounds of rows under a mask",
     "optimize/matmul.py": "a product on a processor",
     "optimize/matmul_cost.py": "a product: its cost",
@@ -46,7 +45,7 @@ KNOWN = {
     "optimize/one_hot_gather.py": "a sum under a one-hot mask",
     "optimize/packed_operands.py": "a product: a packed factor for warpgroups",
     "optimize/row_blocking.py": "a chain of products",
-    "optimize/row_scans.py": "a scan down columns",
+    "optimize/scans.py": "scans, down columns and along rows",
     "optimize/shared_operands.py": "a product: its factors in swizzled rows",
     "optimize/shared_tiles.py": "a product: its factors in shared memory",
     "optimize/split_concat.py": "a concatenation",
@@ -68,7 +67,6 @@ KNOWN = {
     "lower/lane_scans.py": "a scan in lanes",
     "lower/padded_rows.py": "a convolution's padding",
     "lower/transposed_stores.py": "a transposed tile",
-    "lower/wide_scans.py": "a scan in float64",
 }
 
 

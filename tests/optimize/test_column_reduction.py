@@ -14,10 +14,9 @@ from treadle import Tensor
 from treadle.engine.run import scheduled
 from treadle.ir.verify import verify_linear
 from treadle.lower.passes import lower
-from treadle.optimize.column_reduction import ColumnReduction
+from treadle.optimize.column_reduction import ColumnReduction, RowScan
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.reduction_moves import SplitReduction
-from treadle.optimize.row_scans import RowScan
 from treadle.target import parse_target
 
 TARGETS = [parse_target(f"x86-64-v{level}") for level in (2, 3, 4)]

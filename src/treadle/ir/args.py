@@ -321,6 +321,7 @@ class LocalRef:
 class RegisterRef:
     """Mutable register `number`.
 
+    `is_wide`: a total of float32 that is float64 on processors that have it, as of a ReduceArg.
     `part`: the op that combines what is in it, a part of a reduction, with the register of the
     whole. Such a register begins at the identity of that op (ir/verify.py): the value that the
     whole begins at counts once, there.
@@ -328,6 +329,7 @@ class RegisterRef:
 
     number: int
     part: Op | None = None
+    is_wide: bool = False
 
 
 @dataclass(frozen=True)

@@ -38,7 +38,7 @@ ROUNDINGS: dict[Op, float] = {
 }  # fmt: skip
 
 # Units in the last place of the sum of |terms|. A register adds up to 160 terms one after the other
-# on every device (see lower/partial_sums), a walk of roundings; terms alike round alike, so that it
+# on every device (see lower/summation), a walk of roundings; terms alike round alike, so that it
 # is no walk. A bound for a row of thousands would hide that one of them is left out.
 SUMMED: dict[Op, float] = {Op.ADD: 16, Op.MUL: 16}
 

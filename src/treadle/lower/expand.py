@@ -14,13 +14,12 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce as fold
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
-from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node, alu, alu_dtype, item
@@ -46,15 +45,13 @@ def expand(
     root: Node,
     has_masks: bool = False,
     shuffled_bytes: Callable[[DType], int] = lambda _: 0,
-    has_float64: bool = False,
 ) -> Node:
     """`root` with no unroll or vector RANGE left in it.
 
     `has_masks`: loads of some lanes of a vector cost no more than those of all. `shuffled_bytes`:
-    how many bytes of a type's elements can be moved anywhere at once. `has_float64`: totals of
-    float32 along lanes may be that.
+    how many bytes of a type's elements can be moved anywhere at once.
     """
-    return _Expander(root, has_masks, shuffled_bytes, has_float64).run(root)
+    return _Expander(root, has_masks, shuffled_bytes).run(root)
 
 
 @dataclass
@@ -89,10 +86,8 @@ class _Expander:
         root: Node,
         has_masks: bool,
         shuffled_bytes: Callable[[DType], int],
-        has_float64: bool,
     ) -> None:
         self.has_masks, self.shuffled_bytes = has_masks, shuffled_bytes
-        self.has_float64 = has_float64
         self.free = free_ranges(root) | {TRUE: frozenset()}  # TRUE is the gate of what has none
         self.copies: dict[Node, dict[Where, Node]] = {}
         self.axes: dict[Node, tuple[Node, ...]] = {}
@@ -470,7 +465,8 @@ class _Expander:
             start = broadcast(start, loop_size(vector))
         loops = self._loops_of(register.loops)
         self.registers += 1  # copies are different registers: the number tells them apart
-        return Register(start, loops, RegisterRef(self.registers), start.dtype).node()
+        ref = replace(register.arg, number=self.registers)
+        return Register(start, loops, ref, start.dtype).node()
 
     def _update(self, node: Node, position: dict[Node, int]) -> Node:
         update = Update.of(node)
@@ -487,15 +483,15 @@ class _Expander:
         return vector is not None and vector not in self.free[register]
 
     def _scanned(self, node: Node, position: dict[Node, int]) -> Node:
-        register, step = node.src
+        register, step = Register.of(node.src[0]), node.src[1]
         update, vector = Update.of(step), self._vector(step)
         assert update.op is not None
         assert vector is not None  # else it runs along no lanes
         value = broadcast(self._at(update.value, position), loop_size(vector))
         self.registers += 1
-        is_wide = self.has_float64 and update.op is Op.ADD and register.dtype is dtypes.float32
-        outer, loops = (self._loops_of(v.loops) for v in (Register.of(register), update))
-        result, total = scanned(value, update.op, outer, loops, self.registers, is_wide)
+        ref = replace(register.arg, number=self.registers)
+        outer, loops = self._loops_of(register.loops), self._loops_of(update.loops)
+        result, total = scanned(value, update.op, outer, loops, ref)
         self.totals.setdefault(node, []).append(total)
         return result
 

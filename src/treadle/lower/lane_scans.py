@@ -1,16 +1,14 @@
-"""Running totals in the lanes of vectors, for scans along rows.
+"""Running totals in the lanes of vectors, for scans along rows (optimize/scans.py).
 
     total = REGISTER(0); out[r*4 + lane] = AFTER(total, UPDATE(total, x[r*4 + lane]; ADD))
       ->  a, b, c, d  ->  a, a+b, b+c, c+d  ->  a, a+b, a+b+c, a+b+c+d, and the total before in all
 
 Log2 of the lanes shuffles and additions a vector; from vector to vector one addition alone waits.
-A total of float32 numbers is one float64 beside the lanes, as PyTorch keeps it: else a total of n
-numbers would be off by n / lanes roundings of its own size.
+A total that becomes float64 (summation.py) is one number beside the lanes.
 """
 
 from __future__ import annotations
 
-from ..dtype import dtypes
 from ..ir.accumulators import identity
 from ..ir.args import RegisterRef
 from ..ir.choices import take
@@ -27,27 +25,23 @@ def scanned(
     op: Op,
     outer: tuple[Node, ...],
     loops: tuple[Node, ...],
-    number: int,
-    is_wide: bool,
+    ref: RegisterRef,
 ) -> tuple[Node, Node]:
     """What a scan has in each lane of `value` at each step of `loops`, and the UPDATE of its total.
 
-    The total is register `number`, new in each step of the loops `outer`; `is_wide`: in float64.
+    The total is the register `ref`, new in each step of the loops `outer`.
     """
     take("vector_scan")
     count, dtype = value.dtype.count, value.dtype.scalar
     within = _prefixes(value, op)
-    if is_wide:
-        none, last = identity(op, dtypes.float64), Node(Op.EXTRACT, dtype, (within,), count - 1)
-        last = last.cast(dtypes.float64)
+    if ref.is_wide:
+        none, last = identity(op, dtype), Node(Op.EXTRACT, dtype, (within,), count - 1)
     else:
         none = broadcast(identity(op, dtype), count)
         last = Node(Op.SHUFFLE, value.dtype, (within, within), (count - 1,) * count)
-    total = Register(none, outer, RegisterRef(number), none.dtype).node()
-    before = After(total, loops).node()
-    update = Update(total, alu(op, before, last), loops, None).node()
-    narrow = broadcast(before.cast(dtype), count) if is_wide else before
-    return alu(op, narrow, within), update
+    total = Register(none, outer, ref, none.dtype).node()
+    result = alu(op, broadcast(After(total, loops).node(), count), within)
+    return result, Update(After(total, (result,)).node(), last, loops, op).node()
 
 
 def _prefixes(value: Node, op: Op) -> Node:

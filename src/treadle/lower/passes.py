@@ -22,15 +22,14 @@ from .index_types import lower_index_types
 from .linearize import Phase, linearize
 from .math import lower_math
 from .padded_rows import with_padded_rows
-from .partial_sums import with_partial_sums
 from .registers import lower_reduces
 from .scale_by_power import scale_by_powers
 from .shared_grids import join_phases
 from .stage import lower_stages
 from .streams import Caches
+from .summation import with_exact_sums
 from .traffic import with_traffic
 from .whole_steps import with_whole_steps
-from .wide_scans import widen_scans
 from .workgroup import lower_work_items
 
 __all__ = ["Lowered", "lower"]
@@ -56,14 +55,11 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     root, scratch = lower_stages(ast, slots)
     root = join_phases(root)
     root, work_items = lower_work_items(root)
-    is_wide = target.workgroup is None and target.is_native(dtypes.float64)
     passes: tuple[Callable[[Node], Node], ...] = (
         # Index expressions are smallest before they are copied for each unrolled position.
         simplify_kernel,
-        # Before lanes and copies, each of which gets a register of the wider type.
-        lambda node: widen_scans(node) if is_wide else node,
         # Copies and lanes before reductions, so that each copy gets an accumulator.
-        lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes, is_wide),
+        lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes),
         lower_reduces,
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
@@ -91,5 +87,6 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     if target.workgroup is None:
         # Parts have conditions of two loops, which would not be seen as the last step's.
         phases = [with_whole_steps(phase) for phase in phases]
-    phases = [with_partial_sums(phase) for phase in phases]
+    wide = target.dtype_of_total(dtypes.float32)
+    phases = [with_exact_sums(phase, wide) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

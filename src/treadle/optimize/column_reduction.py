@@ -1,43 +1,54 @@
-"""Reductions down columns: a row of totals in the first-level cache takes several rows at a time.
+"""Down columns: a row of totals in the nearest cache takes several rows at a time.
 
     out[c] = sum of x[r, c] over r
       ->  totals[c] = x[0, c] + ... + x[7, c] for all c of a strip
           for each 8 rows that follow: for all c: totals[c] += x[r, c] + ... + x[r + 7, c]
           out[c] = totals[c]
 
-Memory is read as it lies, in a few streams. With columns outside and rows inside, a column's total
-is a register, but each step down meets another page, and processors fetch ahead along rows. Several
-reductions of one nest over the same rows have a row of totals each; a tuple has one for each of its
-items (ir/accumulators.py). The first block has the rows that fill none, so that no other is
-masked. Long columns are cut into parts before (`steps_of_part`): what is added one after the other
-decides how large errors become. The totals of parts are added in float64.
+A scan is a reduction whose partial results are stored: four rows at a time go on from the totals,
+one after the other. Memory is read and written as it lies, in a few streams. With columns outside
+and rows inside, a column's total is a register, but each step down meets another page, and
+processors fetch ahead along rows.
+
+Several reductions of one nest over the same rows have a row of totals each; a tuple has one for
+each of its items (ir/accumulators.py). The first block has the rows that fill none, so that no
+other is masked. Long columns are cut into parts before (`steps_of_part`): what is added one after
+the other decides how large errors become. Totals of parts, and those of scans, are float64.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
-from ..dtype import DType, dtypes
+from ..dtype import DType
 from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
 from ..ir.loops import closed_ranges, loop_size, ranges_of
-from ..ir.node import Node
+from ..ir.node import Node, alu
 from ..ir.op import Op
-from ..ir.views import After, Reduce
+from ..ir.views import After, Reduce, Register, Update, operands
 from ..target import Target
 from .column_strips import LEAST_STRIP, Strips, StripSize, strip_size
 from .lane_width import lanes_of
 from .moves import Move, Moves
-from .nest import Nest, reads_of, sequential_loops, stride
+from .nest import Nest, reads_of, running_total, sequential_loops, stride
 from .records import Loop
 
 __all__ = [
     "BLOCK",
     "ColumnReduction",
+    "RowScan",
+    "dtype_of_total",
     "is_down_columns",
     "is_unrolled",
     "reduce_columns",
     "steps_of_part",
 ]
+
+Totals = list[Node | None]  # of each reduction, a number or a tuple; None before the first row
+Added = tuple[list[Node], list[Node]]  # totals behind some rows, and what these rows store
+Add = Callable[[Totals, Node, int], Added]  # from totals, the first row, how many rows
 
 BLOCK = 8  # rows that are read side by side: as many streams as processors follow
 PART_ROWS = 128  # rows of a part: sums of 8 rows, 16 of which are added one after the other
@@ -138,9 +149,24 @@ class ColumnReduction(Move):
 
     def apply(self, moves: Moves) -> None:
         nest, row = moves.nest_of(self.nest), moves.range_of(self.row)
-        reduces = [n for n in nest.reduces() if not is_unrolled(n)]
         strips = Strips(moves, moves.range_of(self.column), self.strips)
-        _Totals(moves, strips, row, self.rows).schedule(nest, reduces)
+        self._schedule(nest, _Totals(moves, strips, row, self.rows))
+
+    def _schedule(self, nest: Nest, totals: _Totals) -> None:
+        totals.reduce(nest, [n for n in nest.reduces() if not is_unrolled(n)])
+
+
+@dataclass(frozen=True)
+class RowScan(ColumnReduction):
+    """The same of a scan, whose partial results are stored."""
+
+    word = "row_scan"
+
+    def _schedule(self, nest: Nest, totals: _Totals) -> None:
+        scan = running_total(nest)
+        if scan is None:
+            raise ValueError(f"{self}: the nest is no scan")
+        totals.scan(nest, scan)
 
 
 def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -> StripSize | None:
@@ -163,11 +189,19 @@ def _strip_size(nest: Nest, reduces: list[Node], column: Node, target: Target) -
 
 
 def _dtypes_of_totals(reduce: Node, target: Target) -> list[DType]:
-    """Those of the totals that blocks of rows are added to: of results of parts they are wider."""
-    is_sum = reduce.arg.op is Op.ADD and reduce.dtype is dtypes.float32
-    is_of_parts = is_sum and Reduce.of(reduce).value.op is Op.STAGE
-    is_wide = is_of_parts and target.is_native(dtypes.float64)
-    return [dtypes.float64] if is_wide else [part.dtype for part in items(reduce)]
+    """Those of the totals of a REDUCE, which may be of a tuple."""
+    if is_tuple(reduce):
+        return [part.dtype for part in items(reduce)]
+    return [dtype_of_total(reduce, target)]
+
+
+def dtype_of_total(node: Node, target: Target) -> DType:
+    """That of the total of a REDUCE or of a scan: it is wider of results of parts."""
+    if node.op is Op.REDUCE:
+        is_wide = node.arg.op is Op.ADD and Reduce.of(node).value.op is Op.STAGE
+    else:
+        is_wide = After.of(node).value.arg.is_wide
+    return target.dtype_of_total(node.dtype) if is_wide else node.dtype
 
 
 class _Totals:
@@ -176,40 +210,76 @@ class _Totals:
     def __init__(self, moves: Moves, strips: Strips, row: Node, rows: int) -> None:
         self.moves, self.strips, self.row, self.rows = moves, strips, row, rows
         self.target = moves.target
+        self.memories: list[list[Node]] = []
 
-    def schedule(self, nest: Nest, reduces: list[Node]) -> None:
+    def reduce(self, nest: Nest, reduces: list[Node]) -> None:
         """Fill rows of totals for `reduces`, and read them where those were."""
-        blocks, rest = divmod(loop_size(self.row), self.rows)
-        begun = [self._begun(reduce, rest) for reduce in reduces]
-        memories = [[self.strips.memory(p.dtype) for p in items(total)] for total in begun]
-        memories = self._stored(memories, begun, ())
-        step = self.moves.loop(blocks - 1)
-        added = [
-            self._added(reduce, self._held(totals), rest + (step + 1) * self.rows)
-            for reduce, totals in zip(reduces, memories, strict=True)
-        ]
-        memories = self._stored(memories, added, (step,))
+
+        def add(before: Totals, begin: Node, rows: int) -> Added:
+            pairs = zip(reduces, before, strict=True)
+            return [self._added(r, b, self._block(r, begin, rows)) for r, b in pairs], []
+
+        self._carry(add, [None] * len(reduces))
         new: dict[Node, Node] = {}
-        for reduce, totals in zip(reduces, memories, strict=True):
-            held = zip(items(self._held(totals)), items(reduce), strict=True)
-            new[reduce] = tuple_of([total.cast(part.dtype) for total, part in held])
+        for reduce, total in zip(reduces, self._held(), strict=True):
+            pairs = zip(items(total), items(reduce), strict=True)
+            new[reduce] = tuple_of([held.cast(part.dtype) for held, part in pairs])
         self.moves.root = self.moves.root.substitute(new)
-        self.moves.replace_loops(
-            {self.strips.column: self.strips.split(), **self.strips.as_grid(nest)}
-        )
+        column = {self.strips.column: self.strips.split()}
+        self.moves.replace_loops(column | self.strips.as_grid(nest, self.row))
 
-    def _begun(self, reduce: Node, rest: int) -> Node:
-        """What the first block of rows has in a column, and `rest` rows before it."""
-        total = self._block(reduce, Node.index(rest), self.rows)
-        if not rest:
-            return total
-        return self._combined(reduce, self._block(reduce, Node.index(0), rest), total)
+    def scan(self, nest: Nest, scan: Node) -> None:
+        """Fill a row of totals for `scan`, and store on the way what is made of it in each row."""
+        register, update = operands(scan)
+        value, dtype = Update.of(update).value, dtype_of_total(scan, self.target)
 
-    def _added(self, reduce: Node, total: Node, begin: Node) -> Node:
-        """`total` and the block of rows that begins there."""
-        return self._combined(reduce, total, self._block(reduce, begin, self.rows))
+        def add(before: Totals, begin: Node, rows: int) -> Added:
+            stores: list[Node] = []
+            (total,) = before
+            assert total is not None
+            for n in range(rows):
+                at = {self.row: begin + n}
+                total = alu(update.arg, total, value.substitute(at).cast(dtype))
+                done = {scan: total.cast(scan.dtype)}
+                stores += [effect.substitute(done).substitute(at) for effect in nest.effects]
+            return [total], stores
 
-    def _combined(self, reduce: Node, before: Node, after: Node) -> Node:
+        start, grid = Register.of(register).start.cast(dtype), self.strips.as_grid(nest, self.row)
+        around = (*(r for split in grid.values() for r in split.ranges), *self.strips.around)
+        end = self._carry(add, [start], around)
+        self.moves.root = self.moves.root.substitute({nest.node: end})
+        self.moves.replace_loops(grid)
+
+    def _carry(self, add: Add, start: Totals, around: tuple[Node, ...] = ()) -> Node:
+        """The END of a pass over all rows: `add` gives totals behind some, and their stores."""
+        blocks, rest = divmod(loop_size(self.row), self.rows)
+        first: list[Node] = []
+        if rest:
+            begun, first = add(start, Node.index(0), rest)
+            start = [*begun]
+        totals, stores = add(start, Node.index(rest), self.rows)
+        self.memories = [[self.strips.memory(p.dtype) for p in items(total)] for total in totals]
+        self._keep(totals, [*first, *stores], ())
+        step = self.moves.loop(blocks - 1)
+        totals, stores = add([*self._held()], rest + (step + 1) * self.rows, self.rows)
+        return self._keep(totals, stores, (*around, step))
+
+    def _held(self) -> list[Node]:
+        """The totals in memory."""
+        return [tuple_of([*map(self.strips.held, memories)]) for memories in self.memories]
+
+    def _keep(self, totals: list[Node], stores: list[Node], around: tuple[Node, ...]) -> Node:
+        """The END of `stores` and of those of `totals`."""
+        pairs = zip(chain(*self.memories), chain(*map(items, totals)), strict=True)
+        kept = [self.strips.set(memory, total) for memory, total in pairs]
+        end = self.strips.over_columns([*stores, *kept], around)
+        self.memories = [[After(m, (end,)).node() for m in memories] for memories in self.memories]
+        return end
+
+    def _added(self, reduce: Node, before: Node | None, after: Node) -> Node:
+        """Two parts of the rows, the first ones first."""
+        if before is None:
+            return after
         value, op = Reduce.of(reduce).value, reduce.arg.op
         return combined(op, before, after, is_in_order(op, value, (self.row,)))
 
@@ -223,18 +293,3 @@ class _Totals:
             total = Reduce(value.substitute({self.row: begin + inner}), (inner,), arg).node()
         pairs = zip(items(total), _dtypes_of_totals(reduce, self.target), strict=True)
         return tuple_of([part.cast(wide) for part, wide in pairs])
-
-    def _held(self, memories: list[Node]) -> Node:
-        return tuple_of([*map(self.strips.held, memories)])
-
-    def _stored(
-        self, memories: list[list[Node]], values: list[Node], around: tuple[Node, ...]
-    ) -> list[list[Node]]:
-        """The memories after `values` are stored there."""
-        stores = [
-            self.strips.set(memory, part)
-            for totals, value in zip(memories, values, strict=True)
-            for memory, part in zip(totals, items(value), strict=True)
-        ]
-        end = self.strips.over_columns(stores, around)
-        return [[After(memory, (end,)).node() for memory in totals] for totals in memories]

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from ..dtype import DType, dtypes
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, loop_size, replace_ranges
+from ..ir.loops import TRUE, Split, loop_size, number_of, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import End, Store
@@ -23,9 +23,8 @@ from .moves import Moves
 from .nest import Nest
 from .records import Record
 
-__all__ = ["FAR", "LEAST_STRIP", "StripSize", "Strips", "strip_size"]
+__all__ = ["LEAST_STRIP", "StripSize", "Strips", "strip_size"]
 
-FAR = 1 << 10  # bytes from row to row
 LEAST_STRIP = 1 << 10  # bytes of a row that a worker reads at once
 ITEMS = 8  # strips and other results that workers share
 
@@ -61,7 +60,8 @@ class Strips:
 
     def __init__(self, moves: Moves, column: Node, size: StripSize) -> None:
         self.moves, self.column, self.size = moves, column, size
-        self.strip = moves.loop(size.strips, "grid") if size.strips > 1 else None
+        self.around = (moves.loop(size.strips, "grid"),) if size.strips > 1 else ()
+        self.begin = number_of(self.around) * size.columns
         self.locals = sum(n.op is Op.LOCAL for n in moves.root.toposort())
 
     def memory(self, dtype: DType) -> Node:
@@ -71,9 +71,7 @@ class Strips:
 
     def place(self) -> Node:
         """Where in such memory a column is."""
-        if self.strip is None:
-            return self.column
-        return self.column - self.strip * self.size.columns
+        return self.column - self.begin
 
     def held(self, memory: Node) -> Node:
         """What `memory` has for a column."""
@@ -85,28 +83,25 @@ class Strips:
 
     def split(self) -> Split:
         """New loops over the columns, that over strips among them."""
-        size, moves = self.size, self.moves
-        if self.strip is not None:
+        size = self.size
+        if self.around:
             take("column_strips")
-        split = moves.tiled(size.columns, (size.copies, "unroll"), (size.lanes, "vector"))
-        position, around = split.expr, ()
-        if self.strip is not None:
-            position, around = self.strip * size.columns + position, (self.strip,)
-        count = loop_size(self.column)
+        split = self.moves.tiled(size.columns, (size.copies, "unroll"), (size.lanes, "vector"))
+        position, count = self.begin + split.expr, loop_size(self.column)
         guard = TRUE if count == size.strips * size.columns else position < count
-        return Split(position, (*around, *split.ranges), guard)
+        return Split(position, (*self.around, *split.ranges), guard)
 
     def over_columns(self, effects: list[Node], around: tuple[Node, ...] = ()) -> Node:
         """The END of `effects` over all columns of a strip, at each step of the loops `around`."""
         split = self.split()
         inside = {self.column: Split(split.expr, (), split.guard)}
         changed = [_ungated(replace_ranges(effect, inside)) for effect in effects]
-        loops = tuple(r for r in split.ranges if r is not self.strip)
+        loops = split.ranges[len(self.around) :]
         return End(tuple(changed), (*around, *loops)).node()
 
-    def as_grid(self, nest: Nest, but: tuple[Node, ...] = ()) -> dict[Node, Split]:
-        """What the other loops of `nest` become, and the column those."""
-        others = (r for r in nest.loops if r is not self.column and r not in but)
+    def as_grid(self, nest: Nest, row: Node) -> dict[Node, Split]:
+        """What the loops of `nest` become, but for those over columns and rows."""
+        others = (r for r in nest.loops if r not in (self.column, row))
         new = {r: self.moves.loop(loop_size(r), "grid") for r in others}
         return {r: Split(n, (n,)) for r, n in new.items()}
 

@@ -37,7 +37,6 @@ from .fuse_reductions import fuse_reductions
 from .grouped_matmul import tile_grouped_matmul
 from .hoist_masks import HoistMasks
 from .interleave import interleave
-from .lane_scans import scan_along_row
 from .lane_width import lanes_of
 from .loop_digits import merge_all, merge_symbolic, split_digits
 from .loop_moves import reorder, replace_loops
@@ -51,7 +50,7 @@ from .records import Loop
 from .reduction_moves import SplitReduction
 from .remainders import CutOffRemainders
 from .row_pipelining import pipeline_rows
-from .row_scans import scan_rows
+from .scans import scan_along_row, scan_columns
 from .split_concat import split_concat, split_concat_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
@@ -154,7 +153,7 @@ def _optimize(
             or tile_grouped_matmul(moves, nest, target, parameters)
         )
         if not is_tiled and parameters.lanes == 0:
-            is_tiled = reduce_columns(moves, nest, target) or scan_rows(moves, nest, target)
+            is_tiled = reduce_columns(moves, nest, target) or scan_columns(moves, nest, target)
         if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
             _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)

@@ -34,7 +34,7 @@ from ..ir.views import (
 
 __all__ = [
     "SHORT_STRIDE", "Access", "Nest", "contiguity", "gating", "nests_of", "place_in_row",
-    "reads_of", "sequential_loops", "stride",
+    "reads_of", "running_total", "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
@@ -167,6 +167,15 @@ def stride(index: Node, loop: Node) -> int | None:
         if loop in ranges_of(term):
             return None
     return step
+
+
+def running_total(nest: Nest) -> Node | None:
+    """The total of a scan as it is at each step: an AFTER. None for what is no scan."""
+    ordered = [n for n in nest.nodes() if n.op in (Op.UPDATE, Op.TICKET)]
+    if len(ordered) != 1 or ordered[0].op is Op.TICKET:
+        return None
+    (update,) = ordered
+    return After(Update.of(update).register, (update,)).node()
 
 
 def sequential_loops(nest: Nest) -> tuple[Node, ...]:

@@ -21,7 +21,7 @@ from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import Shape, size_product
 from ..ir.versions import stored_below, view_base
-from ..ir.views import After, Assign, Gather, Load, Reduce, bound_of, operand
+from ..ir.views import After, Assign, Gather, Load, Reduce, Register, bound_of, operand
 from .fuse import reduce_index
 from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
 from .kernel import Kernel
@@ -336,8 +336,10 @@ def _scan(builder: _Builder) -> list[Node]:
     axis, op = root.arg.axis, root.arg.op
     value = builder.value(operand(root), ranges)
     outer = tuple(r for i, r in enumerate(ranges) if i != axis and r.op is Op.RANGE)
-    register = Node(Op.REGISTER, root.dtype, (identity(op, root.dtype), *outer), RegisterRef(0))
     loop = tuple(r for r in (ranges[axis],) if r.op is Op.RANGE)
+    rounds = root.dtype is dtypes.float32 and op in (Op.ADD, Op.MUL)
+    ref = RegisterRef(0, is_wide=rounds and bool(loop))  # a total of one step is exact
+    register = Register(identity(op, root.dtype), outer, ref, root.dtype).node()
     update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
     result = Node(Op.AFTER, root.dtype, (register, update))
     store = _store(builder, root, ranges, root.shape, result)

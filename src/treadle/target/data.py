@@ -13,6 +13,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from treadle.dtype import dtypes
+
 if TYPE_CHECKING:
     from treadle.dtype import DType
     from treadle.target.matrix import MatrixUnit
@@ -127,6 +129,14 @@ class Target:
     def is_native(self, dtype: DType) -> bool:
         """True if the processor computes in `dtype` itself, without widening it."""
         return dtype.scalar in self.dtypes
+
+    def dtype_of_total(self, dtype: DType) -> DType:
+        """What sums of `dtype` that must not round on the way are kept in.
+
+        float64 for float32, on processors: GPUs have few units for it, or none.
+        """
+        is_wide = dtype.scalar is dtypes.float32 and self.is_native(dtypes.float64)
+        return dtypes.float64 if is_wide and self.workgroup is None else dtype
 
     @property
     def code_key(self) -> str:

@@ -1,4 +1,4 @@
-"""Long sums of float32 are added up in parts; programs stay such that they can be printed."""
+"""Long sums of float32 are added up in parts, running totals in float64, and all is printed."""
 
 from __future__ import annotations
 
@@ -9,11 +9,12 @@ import pytest
 
 from treadle import Context, Tensor, dtypes
 from treadle.engine.run import scheduled
+from treadle.ir.choices import observing
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
-from treadle.lower.partial_sums import PART, SHORT_PART
 from treadle.lower.passes import lower
+from treadle.lower.summation import PART, SHORT_PART
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
 
@@ -161,3 +162,44 @@ def test_short_columns_of_equal_terms_are_off_by_less_than_in_a_row(columns, dev
         ours.append(np.abs(found / exact - 1).max())
         in_a_row.append(np.abs(one_by_one / exact - 1).max())
     assert max(ours) < max(in_a_row) / 2
+
+
+# -- running totals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("steps", "is_wide"), [(1, False), (5, True)])
+def test_a_scan_of_one_step_has_no_total_to_keep_wide(steps: int, is_wide: bool) -> None:
+    x = np.random.default_rng(0).standard_normal((3, steps, 4)).astype(np.float32)
+    t = Tensor(x, device="CPU").realize()
+    with observing() as seen:
+        found = t.cumsum(1).numpy()
+    np.testing.assert_allclose(found, x.cumsum(1), rtol=0, atol=1e-6)
+    assert ("float64_scan" in seen.reached()) == is_wide
+
+
+@pytest.mark.parametrize("arch", ["x86-64-v2", "x86-64-v4", "aarch64"])
+@pytest.mark.parametrize(
+    ("scan", "total"),
+    [
+        pytest.param(Tensor.cumsum, dtypes.float64, id="sum"),
+        pytest.param(Tensor.cumprod, dtypes.float64, id="product"),
+        pytest.param(lambda x, axis: x.cummax(axis)[0], dtypes.float32, id="maximum"),
+    ],
+)
+@pytest.mark.parametrize("shape", [(100, 4), (100, 256), (4, 100), (400, 100), (64, 1024)], ids=str)
+def test_what_is_rounded_on_the_way_is_float64_in_every_schedule(shape, scan, total, arch):
+    for axis in (0, 1):
+        (program,) = programs(scan(filled(*shape), axis), parse_target(arch))
+        kept = {n.dtype.scalar for n in program.src if n.op in (Op.REGISTER, Op.LOCAL)}
+        assert kept == {total}
+
+
+def test_totals_of_gpus_are_as_narrow_as_their_numbers():
+    (program,) = programs(filled(100, 200).cumsum(1), parse_target("sm_80"))
+    assert {n.dtype for n in program.src if n.op is Op.REGISTER} == {dtypes.float32}
+
+
+def test_copies_of_a_total_that_add_one_value_are_right():
+    x = RANDOM.standard_normal((100, 1)).astype("f")
+    found = Tensor(x, device="CPU").expand(100, 48).cumsum(0).numpy()
+    np.testing.assert_allclose(found, np.repeat(x.cumsum(0), 48, 1), rtol=0, atol=1e-5)

@@ -1,14 +1,17 @@
-"""Long sums of float32 in parts, so that their rounding errors stay as small as other libraries'.
+"""How sums of float32 are made, so that their rounding errors stay as small as other libraries'.
 
-    acc = 0; for r in 1000: acc += f(r)
+    acc = 0; for r in 1000: acc += f(r)                a sum, in parts
       ->  acc = 0; for o in 8: part = 0; for i in 125: part += f(o*125 + i)
                                acc += part
+    for r: acc += f(r); out[r] = acc                   a running total, in float64
+      ->  for r: wide += float64(f(r)); out[r] = float32(wide)
 
 Each addition rounds by the size of the sum so far: a thousand numbers of both signs, added in one
 row, lose 2.5 times as much as in eight parts, positive ones 6 times. Equal terms round alike, so
-that each step adds to the error. This is done to programs, last of all: whatever looks for loops
-before finds those that the schedule made. What matrix units add up stays whole: their sums take all
-registers that there are.
+that each step adds to the error. A register that is read on the way has no parts; its RegisterRef
+says that it `is_wide`. This is done to programs, last of all: whatever looks for loops before finds
+those that the schedule made. What matrix units add up stays whole: their sums take all registers
+that there are.
 """
 
 from __future__ import annotations
@@ -16,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ..dtype import dtypes
+from ..dtype import DType, dtypes
 from ..ir.accumulators import identity
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
@@ -26,7 +29,7 @@ from ..ir.op import Op
 from ..ir.views import After, End, Register, Update, bound_of
 from .linearize import Phase
 
-__all__ = ["with_partial_sums"]
+__all__ = ["with_exact_sums"]
 
 # Steps in a row in a tile of products, whose sums leave no registers for a second one of each, and
 # how many steps are cut there: 7 x 7 places of three channels are not.
@@ -50,14 +53,42 @@ class _Parts:
     around: tuple[Node, ...]
 
 
-def with_partial_sums(phase: Phase) -> Phase:
-    """`phase` with every long sum of float32 as the sum of its parts."""
-    cuts = _cuts(phase.program.src)
-    if not cuts:
-        return phase
-    take("partial_sums")
-    program = tuple(_Program(phase.program.src, cuts).nodes())
+def with_exact_sums(phase: Phase, wide: DType) -> Phase:
+    """`phase` with running totals of float32 in `wide`, and other long sums in parts."""
+    program = phase.program.src
+    if wide is not dtypes.float32 and any(map(_is_running_total, program)):
+        take("float64_scan")
+        # Copies of a total begin at the same value, and may add the same one.
+        program = tuple(dict.fromkeys(_with_wide_totals(program, wide)))
+    if cuts := _cuts(program):
+        take("partial_sums")
+        program = tuple(_Program(program, cuts).nodes())
     return replace(phase, program=phase.program.replace(src=program))
+
+
+def _is_running_total(node: Node) -> bool:
+    return node.op is Op.REGISTER and node.arg.is_wide
+
+
+def _with_wide_totals(program: Sequence[Node], wide: DType) -> Iterator[Node]:
+    new: dict[Node, Node] = {}
+    for node in program:
+        src = tuple(new.get(source, source) for source in node.src)
+        held = behind_after(node.src[0]) if node.op in (Op.UPDATE, Op.AFTER) else node
+        if not _is_running_total(held):
+            made = (node.replace(src=src),)
+        elif node is held:
+            dtype = wide.vec(node.dtype.count)
+            start = src[0].cast(dtype)
+            made = (start, node.replace(dtype=dtype, src=(start, *src[1:])))
+        elif node.op is Op.UPDATE:
+            value = src[1].cast(new[held].dtype)
+            made = (value, node.replace(src=(new[held], value, *src[2:])))
+        else:
+            total = node.replace(dtype=new[held].dtype, src=(new[held], *src[1:]))
+            made = (total, total.cast(node.dtype))
+        new[node] = made[-1]
+        yield from made
 
 
 def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:

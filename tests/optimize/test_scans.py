@@ -1,0 +1,94 @@
+"""Scans and reductions of random matrices, fused with what is around them, and their gradients."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from treadle import Tensor
+
+Array = npt.NDArray[np.float64]
+FULL = bool(os.environ.get("FULL_TESTS"))
+
+
+class Form(NamedTuple):
+    """An operation of tensors, what it is in NumPy, and what arrives at its operand."""
+
+    name: str
+    of: Callable[[Tensor, int], Tensor]
+    exact: Callable[[Array, int], Array]
+    back: Callable[[Array, Array, int], Array]  # from the operand and what arrives at the result
+
+
+def _reversed_sum(g: Array, axis: int) -> Array:
+    return np.flip(np.cumsum(np.flip(g, axis), axis), axis)
+
+
+BEFORE = [
+    Form("x", lambda x, _: x, lambda x, _: x, lambda x, g, _: g),
+    Form("-2x", lambda x, _: x * -2, lambda x, _: -2 * x, lambda x, g, _: -2 * g),
+    Form("x * x", lambda x, _: x * x, lambda x, _: x * x, lambda x, g, _: 2 * x * g),
+    Form("exp", lambda x, _: x.exp(), lambda x, _: np.exp(x), lambda x, g, _: np.exp(x) * g),
+    Form("flip", lambda x, a: x.flip(a), np.flip, lambda x, g, a: np.flip(g, a)),
+    Form("transpose", lambda x, _: x.T, lambda x, _: x.T, lambda x, g, _: g.T),
+]
+TOTALS = [
+    Form("cumsum", Tensor.cumsum, np.cumsum, lambda x, g, a: _reversed_sum(g, a)),
+    Form(
+        "sum",
+        lambda x, a: x.sum(a, keepdim=True),
+        lambda x, a: x.sum(a, keepdims=True),
+        lambda x, g, a: np.broadcast_to(g, x.shape),
+    ),
+    Form(
+        "cummax",
+        lambda x, a: x.cummax(a)[0],
+        np.maximum.accumulate,
+        lambda x, g, a: _of_extremes(x, g, a),
+    ),
+]
+AFTER = [
+    Form("y", lambda y, _: y, lambda y, _: y, lambda y, g, _: g),
+    Form("3y + 1", lambda y, _: y * 3 + 1, lambda y, _: y * 3 + 1, lambda y, g, _: 3 * g),
+]
+
+
+def _of_extremes(x: Array, g: Array, axis: int) -> Array:
+    """What arrives at each running maximum goes to the element that it is."""
+    is_new = x >= np.maximum.accumulate(x, axis)
+    steps = np.expand_dims(np.arange(x.shape[axis]), 1 - axis)
+    places = np.maximum.accumulate(np.where(is_new, steps, 0), axis)
+    found = np.zeros_like(x)
+    other = np.indices(x.shape)[1 - axis]
+    np.add.at(found, (places, other) if axis == 0 else (other, places), g)
+    return found
+
+
+@pytest.mark.parametrize("seed", range(60 if FULL else 6))
+def test_values_and_gradients_are_those_of_float64(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rows, columns = sorted(int(n) for n in rng.integers([500, 1000], [1000, 4100]))
+    shape = (rows, columns) if rng.random() < 0.5 else (columns, rows)
+    axis = int(rng.integers(2))
+    before, after = (forms[rng.integers(len(forms))] for forms in (BEFORE, AFTER))
+    total = TOTALS[seed % len(TOTALS)]
+    x = rng.standard_normal(shape).astype(np.float32)
+    exact = x.astype(np.float64)
+    y = before.exact(exact, axis)
+    z = total.exact(y, axis)
+    arrives = rng.standard_normal(z.shape).astype(np.float32)
+    wanted = after.back(z, arrives.astype(np.float64), axis)
+    wanted = before.back(exact, total.back(y, wanted, axis), axis)
+
+    own = Tensor(x, device="CPU").realize()
+    out = after.of(total.of(before.of(own, axis), axis), axis)
+    (gradient,) = out.gradient(own, gradient=Tensor(arrives, device="CPU"))
+    size = np.abs(y).sum(axis).max() if total.name != "cummax" else np.abs(y).max()
+    np.testing.assert_allclose(out.numpy(), after.exact(z, axis), rtol=1e-6, atol=1e-6 * size)
+    most = np.abs(wanted).max()
+    np.testing.assert_allclose(gradient.numpy(), wanted, rtol=1e-5, atol=1e-5 * most)
