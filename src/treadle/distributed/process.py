@@ -65,8 +65,11 @@ def main(arguments: Sequence[str]) -> None:
         sys.argv = [arguments[1], *arguments[2:]]
         runpy.run_module(arguments[1], run_name="__main__", alter_sys=True)
     else:
+        if not os.path.exists(arguments[0]):
+            raise SystemExit(f"treadle run: there is no file {arguments[0]} in {os.getcwd()}")
         sys.argv = list(arguments)
-        sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
+        if not sys.flags.safe_path:  # as Python does, whose own module is in front now
+            sys.path[0] = os.path.dirname(os.path.abspath(arguments[0]))
         runpy.run_path(arguments[0], run_name="__main__")
 
 
