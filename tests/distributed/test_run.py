@@ -1,4 +1,4 @@
-"""`treadle run`: programs and modules with arguments of their own, and what their output becomes."""
+"""`treadle run`: programs and modules with arguments of their own, and their output."""
 
 from __future__ import annotations
 
