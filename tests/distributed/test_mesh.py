@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from .job import NEEDS_MPI, run
 
+FULL = "FULL_TESTS" in os.environ
 pytestmark = NEEDS_MPI
 
 
@@ -40,6 +43,11 @@ def test_a_pipeline_gives_the_parameters_of_one_process(count):
 
 def test_two_axes_of_parallelism_and_parts_that_are_joined():
     right(4, "two_axes.py")
+
+
+@pytest.mark.parametrize("count", [2, *([3] if FULL else [])])
+def test_buckets_of_gradients_do_not_depend_on_what_one_process_has_in_memory(count):
+    right(count, "buckets.py")
 
 
 def test_gradients_are_exchanged_while_later_kernels_of_backward_run():
