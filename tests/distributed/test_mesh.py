@@ -36,6 +36,15 @@ def test_each_way_to_train_gives_the_parameters_of_one_process(way, count, repro
     right(count, "mesh_training.py", way, REPRODUCIBLE=reproducible)
 
 
+# Processes, and the first of how many seeds: each block has all kinds of networks twice.
+SEEDS = [(count, first, 8) for count in (2, 3) for first in range(0, 40, 8)]
+
+
+@pytest.mark.parametrize(("count", "first", "seeds"), SEEDS if FULL else [(2, 100, 2), (3, 102, 2)])
+def test_networks_of_real_sizes_are_as_exact_as_in_one_process(count, first, seeds):
+    right(count, "mesh_sizes.py", str(first), str(seeds))
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_pipeline_gives_the_parameters_of_one_process(count):
     right(count, "pipeline.py")
