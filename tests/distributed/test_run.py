@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from .job import NEEDS_MPI
+from .test_lines import all_of, rows_of
 
 TELLS = "import sys\nprint(__name__, __spec__ and __spec__.name, sys.argv[1:], sys.path[0])\n"
 
@@ -84,3 +87,66 @@ def test_a_module_that_is_not_there_is_pythons_error(folder):
     status, _, errors = told(folder, "-m", "package.nothing")
     assert status == 1
     assert "[1] ImportError: No module named package.nothing" in errors
+
+
+BARS = """
+import sys, time
+from treadle import distributed
+world = distributed.init()
+for n in range(4):
+    sys.stderr.write(f"\\rstep {n} ")
+    sys.stderr.flush()
+    world.barrier()
+    print(f"line {n}")
+    world.barrier()
+    time.sleep(0.1)  # for lines to get where they are printed
+sys.stderr.write("\\n")
+"""
+LINES = [f"[{process}] line {n}" for n in range(4) for process in range(2)]
+
+
+@NEEDS_MPI
+def test_progress_of_process_0_is_not_torn_and_that_of_others_not_shown_while_it_goes_on(folder):
+    (folder / "bars.py").write_text(BARS)
+    status, text, errors = told(folder, "bars.py")
+    assert status == 0, errors
+    assert sorted(text.splitlines()) == sorted(LINES)
+    assert sorted(errors.splitlines()) == ["[0] step 3 ", "[1] step 3 "]
+
+
+@NEEDS_MPI
+def test_a_terminal_shows_progress_below_the_lines_of_all(folder):
+    (folder / "bars.py").write_text(BARS)
+    master, slave = pty.openpty()
+    started = subprocess.Popen(
+        [sys.executable, "-m", "treadle", "run", "-n", "2", "bars.py"], cwd=folder,
+        stdout=slave, stderr=slave, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(slave)
+    text = all_of(master)
+    assert started.wait() == 0, text
+    *rows, last = rows_of(text.decode())
+    assert last == ""
+    assert sorted(rows) == sorted([*LINES, "[0] step 3 ", "[1] step 3 "])
+    shown = dict.fromkeys(re.findall(r"\[0\] step \d", text.decode()))
+    assert [*shown] == [f"[0] step {n}" for n in range(4)]
+    assert text.count(b"[1] step") == 1
+
+
+@NEEDS_MPI
+def test_a_job_ends_when_nobody_reads_what_it_prints(folder):
+    (folder / "prints.py").write_text("while True:\n    print('line')\n")
+    command = [sys.executable, "-m", "treadle", "run", "-n", "2", "prints.py"]
+    started = subprocess.Popen(
+        command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    assert started.stdout is not None
+    assert started.stdout.readline().endswith(b"] line\n")
+    started.stdout.close()
+    try:
+        assert started.wait(timeout=60) != 0
+    finally:
+        if started.poll() is None:
+            started.terminate()
+            started.wait()
