@@ -34,11 +34,11 @@ def main() -> int:
     if reason := missing():
         print(reason, file=sys.stderr)
         return 2
-    with tempfile.TemporaryDirectory() as folder:
-        with TwoHosts(Path(folder), options.delay, options.loss, options.rate) as hosts:
-            where = ["--hosts", str(hosts.file), "--ssh", str(hosts.ssh)]
-            command = [*hosts.on_first(), *placed(options.command, where)]
-            return subprocess.run(command, check=False).returncode
+    wire = options.delay, options.loss, options.rate
+    with tempfile.TemporaryDirectory() as folder, TwoHosts(Path(folder), *wire) as hosts:
+        where = ["--hosts", str(hosts.file), "--ssh", str(hosts.ssh)]
+        command = [*hosts.on_first(), *placed(options.command, where)]
+        return subprocess.run(command, check=False).returncode
 
 
 def placed(command: list[str], where: list[str]) -> list[str]:

@@ -10,8 +10,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
-
 from tests.distributed.network import NEEDS_HOSTS
+
 from treadle.bench.distributed_training import as_text, rows
 
 ROOT = Path(__file__).parent.parent.parent
