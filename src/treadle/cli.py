@@ -2,7 +2,7 @@
 
     treadle doctor       what runs here, and what would mend the rest
     treadle demo         train a small network on handwritten digits
-    treadle run -n 4 train.py    a program of several processes
+    treadle run -n 4 train.py    a program of several processes; -m package.train: a module
     treadle video        what an HEVC stream holds, and its frames
 
 Exit codes: 0 done; 1 the command ran and found a failure; 2 the arguments, a setting or the
@@ -84,7 +84,11 @@ def _parser() -> argparse.ArgumentParser:
     job.add_argument("--hosts", metavar="FILE", help="a file with a host in each line")
     job.add_argument("--ssh", metavar="PROGRAM", default="", help="runs a command line on a host")
     job.add_argument("--shrink", action="store_true", help="who dies ends no others (Open MPI)")
+    job.add_argument(
+        "-m", nargs=argparse.REMAINDER, metavar="MODULE", help="a module and its arguments"
+    )
     job.add_argument("program", nargs=argparse.REMAINDER, help="a script and its arguments")
+    job.allow_abbrev = False  # a program's --h would be looked up among these
     add_commands(commands)
     return parser
 
@@ -171,11 +175,17 @@ def _run(options: argparse.Namespace) -> int:
 
     from .distributed.launch import Job, run
 
-    if not options.program:
-        print("treadle run: give a script, such as train.py", file=sys.stderr)
+    is_module = options.m is not None
+    program = [*(options.m or ()), *options.program]
+    if program[:1] == ["--"]:  # the end of options, where a shell script writes it
+        del program[0]
+    if not program:
+        what = "a module, such as package.train" if is_module else "a script, such as train.py"
+        print(f"treadle run: give {what}", file=sys.stderr)
         return 2
+    program = ["-m", *program] if is_module else program
     hosts = Path(options.hosts) if options.hosts else None
-    return run(Job(options.n, options.program, hosts, ssh=options.ssh, can_shrink=options.shrink))
+    return run(Job(options.n, program, hosts, ssh=options.ssh, can_shrink=options.shrink))
 
 
 def _env(options: argparse.Namespace) -> int:

@@ -29,7 +29,7 @@ from typing import Self
 
 import pytest
 
-__all__ = ["NEEDS_HOSTS", "TwoHosts"]
+__all__ = ["NEEDS_HOSTS", "TwoHosts", "missing"]
 
 TUN = "/dev/net/tun"
 _SET_DEVICE, _TAP, _NO_HEADER = 0x400454CA, 0x0002, 0x1000  # linux/if_tun.h
@@ -38,7 +38,8 @@ _LOOK = 0.05  # seconds
 _numbers = itertools.count()
 
 
-def _missing() -> str:
+def missing() -> str:
+    """What hinders two hosts here, if anything does."""
     if not sys.platform.startswith("linux") or os.geteuid() != 0:
         return "two hosts need root on Linux, for network namespaces"
     tools = [tool for tool in ("ip", "unshare") if shutil.which(tool) is None]
@@ -52,7 +53,7 @@ def _missing() -> str:
     return "" if made.returncode == 0 else "two hosts need the right to make network namespaces"
 
 
-NEEDS_HOSTS = pytest.mark.skipif(bool(_missing()), reason=_missing() or "two hosts can be made")
+NEEDS_HOSTS = pytest.mark.skipif(bool(missing()), reason=missing() or "two hosts can be made")
 
 
 class TwoHosts:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from .job import NEEDS_MPI, run
 
+FULL = "FULL_TESTS" in os.environ
 pytestmark = NEEDS_MPI
 
 
@@ -33,6 +36,15 @@ def test_each_way_to_train_gives_the_parameters_of_one_process(way, count, repro
     right(count, "mesh_training.py", way, REPRODUCIBLE=reproducible)
 
 
+# Processes, and the first of how many seeds: each block has all kinds of networks twice.
+SEEDS = [(count, first, 8) for count in (2, 3) for first in range(0, 40, 8)]
+
+
+@pytest.mark.parametrize(("count", "first", "seeds"), SEEDS if FULL else [(2, 100, 2), (3, 102, 2)])
+def test_networks_of_real_sizes_are_as_exact_as_in_one_process(count, first, seeds):
+    right(count, "mesh_sizes.py", str(first), str(seeds))
+
+
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_pipeline_gives_the_parameters_of_one_process(count):
     right(count, "pipeline.py")
@@ -40,6 +52,11 @@ def test_a_pipeline_gives_the_parameters_of_one_process(count):
 
 def test_two_axes_of_parallelism_and_parts_that_are_joined():
     right(4, "two_axes.py")
+
+
+@pytest.mark.parametrize("count", [2, *([3] if FULL else [])])
+def test_buckets_of_gradients_do_not_depend_on_what_one_process_has_in_memory(count):
+    right(count, "buckets.py")
 
 
 def test_gradients_are_exchanged_while_later_kernels_of_backward_run():

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import statistics
 import sys
-import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
 from pathlib import Path
 
 from ..errors import UserError
+from .processes import Communicator, Times, arguments_of, connect_gloo, found_by, give, medians
 
 __all__ = ["as_text", "main", "measured"]
 
@@ -28,80 +25,41 @@ SIZES = {"4 B": 4, "4 KB": 4 << 10, "1 MB": 1 << 20, "64 MB": 64 << 20}
 CALLS = {"4 B": 200, "4 KB": 200, "1 MB": 20, "64 MB": 1}  # in a row, of one turn
 SHARE = 1.15  # of the bare call's time, at most
 MORE = {"captured": 3e-6, "eager": 50e-6}  # seconds on top of that
-ROUNDS, QUICK_ROUNDS = 31, 3
-Times = dict[str, dict[str, float]]  # by size and way
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start the processes, and print what they have measured; 1 where a limit is missed."""
-    options = _parser().parse_args(arguments)
+    options = arguments_of("treadle.bench.collectives", __doc__, arguments)
     if options.worker:
-        found = measured(options.rounds, Path(options.worker))
-        if found:
-            Path(options.worker, "found.json").write_text(json.dumps(found), encoding="utf-8")
+        measured(options)
         return 0
-    from ..distributed.launch import Job, run
-
-    with tempfile.TemporaryDirectory() as folder:
-        rounds = QUICK_ROUNDS if options.quick else ROUNDS
-        program = ["-m", "treadle.bench.collectives", "--worker", folder, "--rounds", str(rounds)]
-        hosts = Path(options.hosts) if options.hosts else None
-        try:
-            status = run(Job(options.n, program, hosts, ssh=options.ssh))
-        except UserError as error:
-            print(error, file=sys.stderr)
-            return 2
-        if status:
-            return status
-        found = json.loads(Path(folder, "found.json").read_text(encoding="utf-8"))
+    try:
+        found = found_by(options)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2
     print(json.dumps(found, indent=2) if options.json else as_text(found, options.n))
     return int(any(_is_over(found[size], way) for size in found for way in MORE))
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("python -m treadle.bench.collectives", description=__doc__)
-    parser.add_argument("-n", type=int, default=2, help="how many processes (default: 2)")
-    parser.add_argument("--hosts", metavar="FILE", help="where they run, as for treadle run")
-    parser.add_argument("--ssh", metavar="PROGRAM", default="", help="as for treadle run")
-    parser.add_argument("--quick", action="store_true", help="few rounds: a smoke test")
-    parser.add_argument("--json", action="store_true", help="the seconds, as JSON")
-    parser.add_argument("--worker", help=argparse.SUPPRESS)
-    parser.add_argument("--rounds", type=int, default=ROUNDS, help=argparse.SUPPRESS)
-    return parser
-
-
-def measured(rounds: int, folder: Path) -> Times:
-    """The median seconds of a call of each way for each size; on process 0, nothing elsewhere."""
+def measured(options: argparse.Namespace) -> None:
+    """Measure a call of each way for each size, as one of the processes."""
     import numpy as np
     from mpi4py import MPI
 
     from ..distributed import init
 
-    world = init()
-    comm = MPI.COMM_WORLD.Dup()
-    gloo = _gloo(world.rank, world.size, folder)
+    world, comm = init(), MPI.COMM_WORLD.Dup()
+    gloo = _of_gloo if connect_gloo(world.rank, world.size, Path(options.worker)) else None
     found: Times = {}
     for size, nbytes in SIZES.items():
         ways = _ways(np.ones(nbytes // 4, np.float32), world.size, comm, gloo)
-        for run in ways.values():
-            for _ in range(4):  # captures, connections, fresh pages
-                run()
-        names, turns = list(ways), {name: [] for name in ways}
-        for turn in range(rounds):
-            for at in range(len(names)):
-                name = names[(at + turn) % len(names)]
-                comm.Barrier()
-                start = time.perf_counter()
-                for _ in range(CALLS[size]):
-                    ways[name]()
-                took = (time.perf_counter() - start) / CALLS[size]
-                turns[name].append(comm.allreduce(took, MPI.MAX))
-        found[size] = {name: statistics.median(times) for name, times in turns.items()}
-    return found if world.rank == 0 else {}
+        found[size] = medians(ways, CALLS[size], options.rounds, comm)
+    give(options, found, world.rank)
 
 
 def _ways(
-    x: object, size: int, comm: object, gloo: Callable[[object], Callable[[], object]] | None
+    x: object, size: int, comm: Communicator, gloo: Callable[[object], Callable[[], object]] | None
 ) -> dict[str, Callable[[], object]]:
     import numpy as np
 
@@ -114,10 +72,9 @@ def _ways(
     world, result = init(), np.empty_like(x)
     mine = Tensor(x).realize()
     step = TinyJit(lambda t: world.allreduce(t).realize())
-    reduce = getattr(comm, "Allreduce")  # noqa: B009  (mpi4py may be absent)
 
     def bare() -> None:
-        reduce(x, result)
+        comm.Allreduce(x, result)
 
     def captured() -> None:
         step(mine)
@@ -133,24 +90,13 @@ def _ways(
     return ways if gloo is None else {**ways, "Gloo": gloo(x)}
 
 
-def _gloo(rank: int, size: int, folder: Path) -> Callable[[object], Callable[[], object]] | None:
-    """What makes a call of torch.distributed's, where torch is there; processes meet in a file.
-
-    On several hosts they have no file in common, and it is left out.
-    """
-    if find_spec("torch") is None or not folder.is_dir():
-        return None
+def _of_gloo(x: object) -> Callable[[], object]:
+    """A call of torch.distributed's."""
     import torch
     from torch import distributed
 
-    meeting = f"file://{folder / 'gloo'}"
-    distributed.init_process_group("gloo", init_method=meeting, rank=rank, world_size=size)
-
-    def prepared(x: object) -> Callable[[], object]:
-        tensor = torch.zeros_like(torch.as_tensor(x))  # zeros: it is added up in place
-        return lambda: distributed.all_reduce(tensor)
-
-    return prepared
+    tensor = torch.zeros_like(torch.as_tensor(x))  # zeros: it is added up in place
+    return lambda: distributed.all_reduce(tensor)
 
 
 def _limit(times: Mapping[str, float], way: str) -> float:

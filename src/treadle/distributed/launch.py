@@ -8,6 +8,7 @@ starts processes on other hosts by ssh; treadle has to be installed there, in th
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -19,11 +20,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import BinaryIO, cast
 
 from ..config import describe
 from ..errors import DistributedError
 from ..runtime.communicator import ENDS_THE_JOB
 from .hosts import SSH, check_hosts, read_hosts
+from .log import Log
 
 __all__ = ["Job", "run"]
 
@@ -31,6 +34,7 @@ _ENDING = (signal.SIGKILL, signal.SIGSEGV, signal.SIGABRT, signal.SIGBUS, signal
 _PROCESS = "treadle.distributed.process"
 _LOOK = 0.2  # seconds between two looks whether a job has failed
 _END = 5.0  # seconds that an interrupted job has to end by itself
+_REST = 1.0  # seconds that the rest of its output may take where it has failed
 _LEAVE = 15.0  # seconds that a launcher has to end after a process has failed
 
 
@@ -64,13 +68,18 @@ def run(job: Job) -> int:
         command = [launcher, *options, sys.executable, "-m", _PROCESS, *job.arguments]
         environment = {**os.environ, **job.environment}
         started = subprocess.Popen(
-            command, env=environment, stderr=subprocess.PIPE, start_new_session=True
-        )
+            command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            start_new_session=True,
+        )  # fmt: skip
+        has_failed = threading.Event()
+        copying = _copying(started, has_failed)
         with _terminated_as_interrupted() as ending:
             try:
-                status = _waited(started)
+                status = _waited(started, has_failed)
             except KeyboardInterrupt:
                 status = _interrupted(started, ending[0])
+        for thread in copying:
+            thread.join(_REST if has_failed.is_set() else _END)
     if status:
         print(f"treadle run: the job has failed: {_meaning(status)}", file=sys.stderr)
     return status if status >= 0 else 128 - status
@@ -154,40 +163,51 @@ def _terminated_as_interrupted() -> Iterator[list[signal.Signals]]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _waited(started: subprocess.Popen[bytes]) -> int:
+def _waited(started: subprocess.Popen[bytes], has_failed: threading.Event) -> int:
     """How the launcher ends; where the job has failed, and it does not end, it is killed.
 
     A launcher waits for its parts on other hosts, without an end where one is not to be reached.
     """
-    has_failed = threading.Event()
-    copying = threading.Thread(target=_copy, args=(started, has_failed), daemon=True)
-    copying.start()
     while not has_failed.is_set():
         try:
-            status = started.wait(_LOOK)
+            return started.wait(_LOOK)
         except subprocess.TimeoutExpired:
             continue
-        copying.join(_END)
-        return status
     try:
-        status = started.wait(_LEAVE)
+        return started.wait(_LEAVE)
     except subprocess.TimeoutExpired:
         print("treadle run: the launcher does not end, and is killed", file=sys.stderr)
         os.killpg(started.pid, signal.SIGKILL)
         started.wait()
         return 1
-    copying.join(_END)
-    return status
 
 
-def _copy(started: subprocess.Popen[bytes], has_failed: threading.Event) -> None:
-    """Pass errors of the processes on, and note when one of them ends the job."""
-    assert started.stderr is not None
-    for line in started.stderr:
-        sys.stderr.buffer.write(line)
-        sys.stderr.buffer.flush()
+def _copying(
+    started: subprocess.Popen[bytes], has_failed: threading.Event
+) -> list[threading.Thread]:
+    """Threads that pass on what processes print, and note when one of them ends the job.
+
+    Where nobody reads it any more, such as `head`, the launcher is told so as well.
+    """
+
+    def seen(line: bytes) -> None:
         if ENDS_THE_JOB.encode() in line:
             has_failed.set()
+
+    def copy(source: BinaryIO, target: int) -> None:
+        with source, contextlib.suppress(OSError):
+            log.copy(source.fileno(), target, seen)
+
+    assert started.stdout is not None
+    assert started.stderr is not None
+    log = Log()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    streams = (cast("BinaryIO", started.stdout), 1), (cast("BinaryIO", started.stderr), 2)
+    found = [threading.Thread(target=copy, args=stream, daemon=True) for stream in streams]
+    for thread in found:
+        thread.start()
+    return found
 
 
 def _interrupted(started: subprocess.Popen[bytes], how: signal.Signals) -> int:

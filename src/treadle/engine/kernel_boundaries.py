@@ -12,6 +12,7 @@ memory already, the call is all the work there is: nothing is scheduled, and no 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
@@ -25,13 +26,14 @@ from ..ir.recurrence import Loop, siblings, without
 from ..ir.views import behind_reshape, operand
 from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
+from .buckets import Exchange, independent_calls
 from .devices import Device
 from .launching import run_step
 from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
 from .recurrence import run_loop
 from .sink_into_loop import products_of_rows, with_products
-from .steps import SMALL, BetweenRuns, Collective, HostCall, Transfer, listeners
+from .steps import BetweenRuns, Collective, HostCall, Transfer, listeners
 
 __all__ = ["compute_cuts", "computed_at_once", "device_of"]
 
@@ -64,6 +66,8 @@ def computed_at_once(nodes: Sequence[Node]) -> list[Node] | None:
         if not all(map(_is_in_memory, operands)):
             return None
         calls.append((node, operands))
+    if len(calls) > 1 and any(node.op is Op.COLLECTIVE for node, _ in calls):
+        return None  # some go together, as they do where they have to be computed for
     for node, operands in calls:
         if node.memory is None:  # no earlier call has computed it as well
             _take(node, operands)
@@ -95,6 +99,12 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             smaller.append(cut)
             cut = more
         device = device_of(cut.src, cut)
+        if cut.op is Op.COLLECTIVE:
+            calls = [c for c in independent_calls(pending) if device_of(c.src, c) == device]
+            others = _alike(pending, cut, device)
+            also = [s for one in others for s in one.src if not is_backed(resolve(s))]
+            _exchange(calls, also, device, realize)
+            continue
         if cut.op is Op.RECUR and Device[device].interprets:
             continue
         loop = _with_products(cut, device) if cut.op is Op.RECUR else cut
@@ -105,7 +115,7 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             alike = [] if cut.op is Op.RECUR else _alike(pending, cut, device)
             also = [s for one in alike for s in one.src if not is_backed(resolve(s))]
             stored = [*dict.fromkeys(map(_stored_below, (*below, *also)))]
-            realize([(node, device) for node in stored], when_stored=_begun([cut, *alike], stored))
+            realize([(node, device) for node in stored])
             if resolve(cut) is not cut:
                 continue
             nodes = realize([(node, device) for node in below])
@@ -127,75 +137,50 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             _take(cut, nodes)
 
 
-def _begun(cuts: Sequence[Node], stored: Sequence[Node]) -> dict[int, Callable[[Memory], None]]:
-    """Calls of groups among `cuts`, each to be begun when what it reads of `stored` is there.
+def _exchange(calls: Sequence[Node], also: Sequence[Node], device: str, realize: Realize) -> None:
+    """Make `calls` of groups, none of which waits for another one, when what they read is there.
 
-    They are begun in their order, so that the first one that cannot be is the last one looked at.
-    Small ones go together, in buckets.
+    Each bucket is begun as soon as it can be, while kernels compute what the others read, and
+    `also`, which other cuts read.
     """
-    found: dict[int, Callable[[Memory], None]] = {}
-    bucket: _Bucket | None = None
-    for cut in cuts:
-        if cut.op is not Op.COLLECTIVE or len(cut.src) != 1:
-            break
-        (source,) = cut.src
-        below = _stored_below(source)
-        if below not in stored or below not in (source, behind_reshape(source)):
-            break
-        number = stored.index(below)
-        if number in found:
-            break
-        if bucket is None or not bucket.has_room_for(cut):
-            bucket = _Bucket()
-        found[number] = bucket.enter(cut)
-    return found
+    exchange = Exchange(calls, _make)
+    sources = [*dict.fromkeys(source for call in calls for source in call.src)]
+    left = [source for source in sources if not is_backed(resolve(source))]
+    for source in sources:
+        if source not in left:
+            exchange.arrived(source, _memory_below(resolve(source)))
+    readers: dict[Node, list[Node]] = {}
+    for source in left:
+        readers.setdefault(_stored_below(source), []).append(source)
+    stored = [*dict.fromkeys((*readers, *map(_stored_below, also)))]
+
+    def arrived(number: int, memory: Memory) -> None:
+        for source in readers[stored[number]]:
+            exchange.arrived(source, memory)
+
+    when_stored: dict[int, Callable[[Memory], None]] = {}
+    for number, below in enumerate(readers):
+        if any(below not in (source, behind_reshape(source)) for source in readers[below]):
+            break  # what reads a part of it comes later, and so do all behind that
+        when_stored[number] = functools.partial(arrived, number)
+    if stored:
+        realize([(node, device) for node in stored], when_stored=when_stored)
+    if left:
+        for source, node in zip(left, realize([(s, device) for s in left]), strict=True):
+            exchange.arrived(source, _memory_below(node))
+    exchange.finish()
 
 
-class _Bucket:
-    """Calls that are made as one when what the last of them reads is there."""
-
-    def __init__(self) -> None:
-        self.cuts: list[Node] = []
-        self.room = _BUCKET
-        self._memories: list[Memory] = []
-
-    def has_room_for(self, cut: Node) -> bool:
-        """Whether `cut` can go with those that are in it."""
-        arg, first = cut.arg, self.cuts[0].arg
-        are_sums = arg.kind == first.kind == "all_reduce"
-        return (
-            are_sums
-            and (arg.group, arg.op, cut.dtype) == (first.group, first.op, self.cuts[0].dtype)
-            and max(map(_nbytes, (cut, self.cuts[0]))) <= SMALL
-            and _nbytes(cut) <= self.room
-        )
-
-    def enter(self, cut: Node) -> Callable[[Memory], None]:
-        """Take `cut`; gives what to do when there is what it reads."""
-        self.cuts.append(cut)
-        self.room -= _nbytes(cut)
-        return self._stored
-
-    def _stored(self, memory: Memory) -> None:
-        self._memories.append(memory)
-        if len(self._memories) < len(self.cuts):
-            return
-        if len(self.cuts) == 1:
-            _take_of(self.cuts[0], self._memories)
-            return
-        first, device = self.cuts[0], self._memories[0].device
-        size = sum(m.size for m in self._memories)
-        made = [new_memory(device, cut.dtype, math.prod(cut.shape)) for cut in self.cuts]
-        arg = first.arg.again(shape=(size,))
-        step = Collective(arg, self._memories, (size,), made, origin_of(first))
-        _run_and_remember(step, self.cuts)
-
-
-_BUCKET = 1 << 20  # bytes that are exchanged as one
-
-
-def _nbytes(cut: Node) -> int:
-    return math.prod(cut.shape) * cut.dtype.itemsize
+def _make(calls: Sequence[Node], operands: list[Memory]) -> None:
+    """Make calls as one."""
+    first, *others = calls
+    if not others:
+        _take_of(first, operands)
+        return
+    device, size = operands[0].device, sum(memory.size for memory in operands)
+    made = [new_memory(device, call.dtype, math.prod(call.shape)) for call in calls]
+    arg = first.arg.again(shape=(size,))
+    _run_and_remember(Collective(arg, operands, (size,), made, origin_of(first)), calls)
 
 
 def _alike(pending: Sequence[Node], cut: Node, device: str) -> list[Node]:
