@@ -71,6 +71,7 @@ def _is_running_total(node: Node) -> bool:
 
 
 def _with_wide_totals(program: Sequence[Node], wide: DType) -> Iterator[Node]:
+    """`program` with running totals in `wide`: what is added is widened, what is read narrowed."""
     new: dict[Node, Node] = {}
     for node in program:
         src = tuple(new.get(source, source) for source in node.src)
