@@ -30,7 +30,7 @@ def index(rng):
 @pytest.mark.parametrize("seed", range(40))
 def test_a_linear_index_is_what_substituting_gives(seed):
     node = simplify(index(random.Random(seed)))
-    expander = _Expander(Node.sink((node,)), False, lambda _: 0, False)
+    expander = _Expander(Node.sink((node,)), False, lambda _: 0)
     linear = expander._linear_of(node)
     mixed = [n for n in node.toposort() if n.op in (Op.MOD, Op.IDIV)]
     assert linear is not None or any(U in free_ranges(n)[n] for n in mixed)
