@@ -243,6 +243,15 @@ def test_instructions_that_wait_let_others_go_first():
     assert [one.op for one in found.blocks[0].code] == ["rcp", "mul.f", "add.f", "mul.f", "end"]
 
 
+def test_who_has_waited_for_a_load_does_not_wait_for_it_again():
+    lanes = range(4)
+    used = "".join(f"max.u %{n + 10}, %8.{n}, 0x1\nadd.u %{n + 20}, %{n + 10}, %9\n" for n in lanes)
+    found = kernel(f"vector %8 4\nldl.u32 %8:4, %9, 0, 4\n{used}")
+    schedule(found, 48)
+    ops = [one.op for one in found.blocks[0].code]
+    assert ops == ["ldl.u32", *["max.u"] * 4, *["add.u"] * 4, "end"]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "stays"),
     [

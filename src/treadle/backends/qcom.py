@@ -45,13 +45,13 @@ def _renderer(target: Target, contract: bool) -> Renderer:
     return IR3Renderer(target, contract)
 
 
-def _without_images(target: Target) -> Target:
-    """What Mesa's compiler is given: it is told of no images."""
-    return replace(target, max_image=None)
+def _within_mesa(target: Target) -> Target:
+    """What Mesa's compiler is given: all buffers may be images, and it counts to 32 of these."""
+    return replace(target, max_buffers=32)
 
 
 def _mesa_target(request: Request) -> Target:
-    return _without_images(_target(request))
+    return _within_mesa(_target(request))
 
 
 def _mesa_compiler(target: Target, device: object) -> MesaIR3Compiler:
@@ -79,7 +79,7 @@ def _open(request: Request) -> Device:
 
     def make_target(chip_id: int) -> Target:
         found = target_of(chip_id, request.arch, is_emulated)
-        return _without_images(found) if request.toolchain is IR3 else found
+        return _within_mesa(found) if request.toolchain is IR3 else found
 
     return QCOMDevice(request.name, _driver(request), make_target)
 

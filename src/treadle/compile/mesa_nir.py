@@ -12,16 +12,18 @@ from __future__ import annotations
 import ctypes
 import functools
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from treadle.compile import nir
 from treadle.compile.ir3.code import Constant, Literal, Operand, Value
-from treadle.compile.ir3.text import read_head, read_operand
+from treadle.compile.ir3.text import read_head, read_image, read_operand
 from treadle.errors import InternalError
 from treadle.ir3_object import KernelCode, pack
 from treadle.target import adreno_chip
 
 if TYPE_CHECKING:
+    from treadle.ir3_object import ImageSlot
     from treadle.target import AdrenoChip
 
 __all__ = ["compile_here"]
@@ -56,6 +58,8 @@ _ACCESS = re.compile(r"(ld|st)([gl])(\.a)?\.u(8|16|32)")
 _WORKGROUP_REGISTER, _LOCAL_REGISTER = 48 * 4, 0
 _WORKGROUP_SCOPE, _ACQUIRE_RELEASE = 4, 3
 _SHARED_AND_GLOBAL = 1 << 19 | 1 << 20
+_TWO_DIMENSIONS, _MAY_BE_A_TEXTURE, _FLOAT32 = 1, 1 << 6, 128 | 32
+_MOST_IMAGES = 32  # those that are textures are the last ones to Mesa, in falling order
 
 # Sizes of Mesa's structures and places in them.
 _OPTIONS, _UNROLL = 248, 156  # nir_shader_compiler_options, and how often loops are unrolled
@@ -64,6 +68,7 @@ _SHADER, _SHADER_COMPILER, _SHADER_NIR, _SHADER_VARIANTS = 1216, 16, 256, 1064
 _VARIANT, _VARIANT_TYPE, _VARIANT_COMPILER, _CONST_STATE, _IMMEDIATES = 2040, 136, 144, 200, 208
 _SHADER_OPTIONS = 332
 _INFO, _BRANCHES, _CONSTLEN, _PRIVATE, _SHARED = 224, 564, 576, 580, 588
+_IMAGE_TEXTURES, _NO_TEXTURE = 1156, 255  # the texture of each image that is read as one
 _MERGED, _HAS_BARRIER, _LOCAL_ID, _GROUP_ID = 1243, 1473, 1492, 1496
 _STATE, _STATE_ALLOCATED, _ALLOCATED, _PUSHED_SIZE, _ALLOCATED_END = 1424, 44, 20, 4, 192
 _COMPUTE = 5
@@ -124,6 +129,11 @@ def _compiler(chip: AdrenoChip) -> tuple[int, ctypes.Array[ctypes.c_char]]:
 
 def _machine_code(lines: list[str], chip: AdrenoChip) -> KernelCode:
     name, work_items, buffers, variables, shared = read_head(lines[0])
+    images = [
+        read_image(line.removeprefix("memory ")) for line in lines if line.startswith("memory ")
+    ]
+    if len(images) > _MOST_IMAGES:
+        raise InternalError(f"{name} takes {len(images)} images: Mesa counts to {_MOST_IMAGES}")
     mesa, (compiler, options) = nir.library(), _compiler(chip)
     built = nir.Shader(mesa, ctypes.addressof(options), work_items, shared)
     _Text(built, lines[1:]).build()
@@ -134,6 +144,7 @@ def _machine_code(lines: list[str], chip: AdrenoChip) -> KernelCode:
     try:
         return _compiled(mesa, shader, built.address, compiler, KernelCode(
             name, work_items, buffers, variables, 0, 0, 64, 0, shared, 0, 0, False, (), (),
+            tuple(images),
         ))  # fmt: skip
     finally:
         mesa.ralloc_free(ctypes.c_void_p(shader))
@@ -179,11 +190,10 @@ def _entry(variant: int, state: int, code: int, known: KernelCode) -> KernelCode
     literals = memoryview(ctypes.string_at(values or 0, 4 * count)).cast("I").tolist()
     first = _word(state + _STATE_ALLOCATED + _ALLOCATED_END).value
     whole, half = (ctypes.c_int8.from_address(variant + _INFO + at).value for at in (24, 25))
-    return KernelCode(
-        known.name, known.work_items, known.buffers, known.variables,
+    return replace(
+        known,
         registers=max(whole, half // 2, 0) + 1,
         branches=_word(variant + _BRANCHES).value,
-        wave=64,
         private=_word(variant + _PRIVATE).value,
         shared=_word(variant + _SHARED).value,
         constants=max(_word(variant + _CONSTLEN).value, first + -(-count // 4)),
@@ -191,7 +201,24 @@ def _entry(variant: int, state: int, code: int, known: KernelCode) -> KernelCode
         has_barrier=ctypes.c_bool.from_address(variant + _HAS_BARRIER).value,
         literals=tuple(literals),
         code=tuple(words),
-    )  # fmt: skip
+        images=_numbered(variant, known.images),
+    )
+
+
+def _numbered(variant: int, images: tuple[ImageSlot, ...]) -> tuple[ImageSlot, ...]:
+    """Images by their numbers in the code: Mesa counts the textures that it uses, as it does so."""
+    numbers = ctypes.string_at(variant + _IMAGE_TEXTURES, _MOST_IMAGES)
+    found: list[ImageSlot] = []
+    for image in images:
+        number = numbers[_texture(image.number)] if image.is_texture else image.number
+        if number != _NO_TEXTURE:
+            found.append(replace(image, number=number))
+    return tuple(found)
+
+
+def _texture(number: int) -> int:
+    """The image that a texture is to Mesa."""
+    return _MOST_IMAGES - 1 - number
 
 
 def _check_numbers(variant: int, name: str) -> None:
@@ -287,7 +314,7 @@ class _Text:
 
     def _line(self, word: str, texts: list[str]) -> None:
         shader = self._shader
-        if word in ("vector", "fence.r.w"):  # the barrier behind it orders memory too
+        if word in ("vector", "memory", "fence.r.w"):  # the barrier behind it orders memory too
             return
         if word == "bar.g":
             shader.intrinsic(
@@ -306,6 +333,10 @@ class _Text:
             shader.leave_loop()
             shader.pop_if(opened)
             shader.pop_loop(self._close("loop"))
+        elif word in ("isam.f32", "ldib.b.f32"):
+            self._read_texel(word == "isam.f32", *map(read_operand, texts))
+        elif word == "stib.b.f32":
+            self._write_texel(*map(read_operand, texts))
         elif (access := _ACCESS.fullmatch(word)) is not None:
             self._access(access, [read_operand(text) for text in texts])
         else:
@@ -423,6 +454,35 @@ class _Text:
                 "store_global", data, address, count=count, write_mask=(1 << count) - 1,
                 align_mul=bits // 8,
             )  # fmt: skip
+
+    def _image(self, place: Operand, number: int) -> tuple[int, int, int]:
+        """An image's number, coordinates of four, and which of several samples is meant: none."""
+        shader, zero = self._shader, self._shader.number(0)
+        if not isinstance(place, Value) or place.count != 2:
+            raise InternalError("coordinates are no pair of registers")
+        x, y = (self._held(lane, False) for lane in place.lanes)
+        return shader.number(number), shader.alu("vec4", x, y, zero, zero), zero
+
+    def _read_texel(
+        self, is_texture: bool, target: Operand, place: Operand, number: Operand
+    ) -> None:
+        assert isinstance(target, Value)
+        assert isinstance(number, Literal)
+        which = _texture(number.bits) if is_texture else number.bits
+        found = self._shader.intrinsic(
+            "image_load", *self._image(place, which), self._shader.number(0), count=4,
+            image_dim=_TWO_DIMENSIONS, access=_MAY_BE_A_TEXTURE if is_texture else 0,
+            dest_type=_FLOAT32,
+        )  # fmt: skip
+        self._keep(target, found, 32)
+
+    def _write_texel(self, value: Operand, place: Operand, number: Operand) -> None:
+        assert isinstance(number, Literal)
+        data, count = self._together(value, 32)
+        self._shader.intrinsic(
+            "image_store", *self._image(place, number.bits), data, self._shader.number(0),
+            count=count, image_dim=_TWO_DIMENSIONS, src_type=_FLOAT32,
+        )  # fmt: skip
 
     def _keep(self, value: Value, found: int, bits: int) -> None:
         """What was loaded, in registers; bytes are halves there."""

@@ -65,12 +65,12 @@ class Picture:
         return found
 
 
-def run(machine, words, textures=(), images=(), wave=64):
+def run(machine, words, textures=(), images=(), wave=64, samplers=1):
     out = np.zeros((8, 8, 4), np.float32)
     kernel = Kernel(
         tuple(words), wave, None, 0, constants=2,
         textures=tuple(p.image.format for p in textures),
-        images=tuple(p.image.format for p in images),
+        images=tuple(p.image.format for p in images), samplers=samplers,
     )  # fmt: skip
     pictures = [*textures, *images]
     memory = [Region(a.ctypes.data, a.nbytes) for a in (out, *(p.memory for p in pictures))]
@@ -127,6 +127,12 @@ def test_the_second_of_two_textures(machine):
     assert np.array_equal(run(machine, words, [first, second]), second.seen())
 
 
+def test_any_sampler_that_is_bound(machine):
+    picture = Picture()
+    words = [*PLACE, isam(R5, R1, "f32", SAMP=2), SYNC, *store_row(R5)]
+    assert np.array_equal(run(machine, words, [picture], samplers=3), picture.seen())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -135,6 +141,7 @@ def test_the_second_of_two_textures(machine):
         ([isam(R5, R1, "f32"), move(R1, 0)], r"r1.x, which 'isam.* reads: no \(ss\) or \(sy\)"),
         ([stib(R5, R1, "f32"), move(R5 + 2, 0)], r"r5.z, which 'stib.b.* reads: no \(ss\) since"),
         ([isam(R5, R1, "f32", TEX=3)], "texture 3, and 1 are there"),
+        ([isam(R5, R1, "f32", SAMP=1)], "sampler 1 is read, and 1 are bound"),
         ([isam(R5, R1, "u32")], "elements of an image as u32"),
         ([isam(R5, R1, "f32", A=1)], "isam with A"),
         ([stib(R5, R1, "f32", TYPED=0)], "not typed"),

@@ -180,7 +180,8 @@ class _Scheduler:
             item = self._choice(waiting, cycle)
             waiting.remove(item)
             order.append(item.one)
-            cycle = max(cycle, min(item.ready, cycle + OTHER)) + 1
+            # Who waits for one load has waited for all that were begun before it.
+            cycle = max(cycle, item.ready) + 1
             self._account(item.one)
             for number, cycles in item.following.items():
                 other = self.items[number]

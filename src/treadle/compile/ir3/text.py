@@ -68,7 +68,7 @@ class _Reader:
             name, width = rest.split()
             self.kernel.widths[self._value(name).number] = int(width)
         elif word == "memory":
-            self.kernel.images.append(_image(rest))
+            self.kernel.images.append(read_image(rest))
         elif word in ("if", "end", "loop", "while"):
             getattr(self, f"_{word}")(*operands)
         else:
@@ -182,7 +182,7 @@ def read_head(line: str) -> tuple[str, int, int, int, int]:
     return found[1], work_items, buffers, variables, shared
 
 
-def _image(text: str) -> ImageSlot:
+def read_image(text: str) -> ImageSlot:
     found = _IMAGE.fullmatch(text.strip())
     if found is None:
         raise InternalError("malformed description of an image")

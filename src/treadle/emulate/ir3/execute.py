@@ -118,7 +118,7 @@ def _kernel(dispatch: Dispatch) -> Kernel:
         4 * dispatch.registers, dispatch.has_demotion, dispatch.chip.lacks,
         dispatch.chip.has_scalar_alu, dispatch.chip.gpu_id,
         tuple(image.format for image in dispatch.textures),
-        tuple(image.format for image in dispatch.images),
+        tuple(image.format for image in dispatch.images), dispatch.samplers,
     )  # fmt: skip
 
 

@@ -88,6 +88,9 @@ def _sample(w: Wave) -> None:
     if not item.number("FULL"):
         raise Unsupported("coordinates in half registers")
     image = _bound(w.textures, item.decoded.operand("TEX").number("TEX"), "texture")
+    sampler = item.decoded.operand("SAMP").number("SAMP")
+    if sampler >= w.samplers:
+        raise Unsupported(f"sampler {sampler} is read, and {w.samplers} are bound")
     kind = _float_type(item.decoded.operand("TYPE").number("TYPE"))
     first = component(item.decoded.operand("SRC1").operand("SRC"))
     values = _elements(w, image, first, kind)

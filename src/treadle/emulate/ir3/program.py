@@ -44,7 +44,8 @@ class Kernel:
     registers a work item has. With `has_demotion` a half constant is a whole one that is made
     smaller, else a half of one. `lacks` are instructions that the chip does not have.
     `has_scalar_alu` is a unit of its own for what is computed once for all lanes. `textures` and
-    `images` are the formats of what it reads, and of what it writes as well.
+    `images` are the formats of what it reads, by one of so many `samplers`, and of what it writes
+    as well.
     """
 
     words: tuple[int, ...]
@@ -61,6 +62,7 @@ class Kernel:
     gpu: int = GPU
     textures: tuple[Format, ...] = ()
     images: tuple[Format, ...] = ()
+    samplers: int = 16
 
 
 def image_place(kernel: Kernel, number: int) -> int:
@@ -155,6 +157,7 @@ class _Translator:
         bound = [Bound(image_place(kernel, n), one) for n, one in enumerate(formats)]
         self._w.textures = bound[: len(kernel.textures)]
         self._w.images = bound[len(kernel.textures) :]
+        self._w.samplers = kernel.samplers
         self._flow = LaneCounters(e, len(self._blocks) + 1, takes_turns=False)
         self._flow.write_dispatcher()
         self._enter(0)

@@ -73,6 +73,7 @@ class Wave:
         self.x = Values(e, is_scalar=False)
         self.textures: list[Bound] = []
         self.images: list[Bound] = []
+        self.samplers = 0
         self.step = 0
         self.lanes = ""  # those that act, where they are not all of the basic block
         self._known: dict[int, str] = {}

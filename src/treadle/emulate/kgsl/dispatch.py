@@ -24,9 +24,9 @@ class Dispatch:
     `program` is where the first of `instructions` words of 64 bits is. `constants` are of 32 bits,
     from c0.x on. `registers` counts full registers of four components. `workgroup_register` and
     `local_register` name the first of three registers by components, or are None: they get the
-    numbers of the workgroup and of the work item. `textures` are images that are read, `images`
-    those that are written as well. `has_demotion` says that half constants are those of 32 bits,
-    and not the halves of these.
+    numbers of the workgroup and of the work item. `textures` are images that are read, by one of
+    so many `samplers`, `images` those that are written as well. `has_demotion` says that half
+    constants are those of 32 bits, and not the halves of these.
     """
 
     chip: Chip
@@ -42,6 +42,7 @@ class Dispatch:
     private_bytes: int
     constants: tuple[int, ...]
     textures: tuple[Image, ...]
+    samplers: int
     images: tuple[Image, ...]
     has_demotion: bool
     space: AddressSpace

@@ -143,7 +143,8 @@ class State:
             _register(ids["WGIDCONSTID"], is_shared=True), _register(ids["LOCALIDREGID"]),
             control["FULLREGFOOTPRINT"], (shared + 1 if shared else 32) << 10,
             self._private(space), self._constants(space, 4 * constants["CONSTLEN"]),
-            self._images(space, "textures"), self._images(space, "images"),
+            self._images(space, "textures"), self._fields("SP_CS_CONFIG")["NSAMP"],
+            self._images(space, "images"),
             bool(self._fields("SP_MODE_CONTROL")["CONSTANT_DEMOTION_ENABLE"]), space,
         )  # fmt: skip
 

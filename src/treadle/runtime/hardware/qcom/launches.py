@@ -5,7 +5,8 @@
     phase.words(at, private)                     # what starts it, whose constants are at an address
 
 Constants begin with the addresses of buffers, then integers of 32 bits, then numbers that the code
-reads from there. Behind them lie what the GPU has to know of images, and one sampler.
+reads from there. Behind them lie what the GPU has to know of images, and samplers, one for each
+texture.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _DEMOTION = 1  # SP_MODE_CONTROL: half constants are made of whole ones
 
 
 _MODE_OF_CL = 1  # ISAMMODE: how textures are read at whole coordinates
-_SAMPLER_BYTES = 64  # with what is left free behind it
+_SAMPLER_BYTES = 16
 _TEXTURES, _IMAGES = 0x80, 0x40  # SP_CS_TEX_COUNT, SP_CS_IBO_COUNT: as many as there may be
 
 
@@ -65,7 +66,7 @@ class _Arguments(Arguments):
         self.first_texture = 16 * constants
         self.first_image = self.first_texture + DESCRIPTOR_BYTES * self.textures
         self.sampler = self.first_image + DESCRIPTOR_BYTES * self.images
-        self.nbytes = self.sampler + _SAMPLER_BYTES * bool(self.textures)
+        self.nbytes = round_up(self.sampler + _SAMPLER_BYTES * self.textures, DESCRIPTOR_BYTES)
         # Where each descriptor is, its memory among the launch's, and what stays the same of it.
         self._tables: list[tuple[int, int, bytes]] = []
         for image in kernel.images:
@@ -85,8 +86,8 @@ class _Arguments(Arguments):
         for at, number, words in self._tables:
             block[at : at + len(words)] = words
             struct.pack_into("<Q", block, at + ADDRESS_BYTE, args[number])
-        if self.textures:
-            struct.pack_into("<4I", block, self.sampler, *SAMPLER)
+        for n in range(self.textures):  # Mesa's compiler names that of the texture's number
+            struct.pack_into("<4I", block, self.sampler + _SAMPLER_BYTES * n, *SAMPLER)
 
     def places(self, is_variable: bool, number: int) -> list[int]:
         found = super().places(is_variable, number)
@@ -166,7 +167,7 @@ class Phase:
         given, found = self.arguments, list[tuple[list[int], int]]()
         if given.textures:
             found += [
-                (packets.load_samplers(0, 1), given.sampler),
+                (packets.load_samplers(0, given.textures), given.sampler),
                 (packets.registers(0xA9E2, 0, 0), given.sampler),  # SP_CS_TEX_SAMP
                 (packets.load_textures(0, given.textures), given.first_texture),
                 (packets.registers(0xA9E6, 0, 0), given.first_texture),  # SP_CS_TEX_CONST
@@ -220,9 +221,9 @@ class Phase:
         ]  # fmt: skip
 
     def _config(self) -> int:
-        """SP_CS_CONFIG: that there is a kernel, and its textures, sampler and images."""
+        """SP_CS_CONFIG: that there is a kernel, and its textures, their samplers and images."""
         given = self.arguments
-        return 1 << 8 | given.textures << 9 | bool(given.textures) << 17 | given.images << 22
+        return 1 << 8 | given.textures << 9 | given.textures << 17 | given.images << 22
 
     def _sizes(self) -> list[int]:
         """Workgroups of one dimension."""
