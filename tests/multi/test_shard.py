@@ -189,3 +189,20 @@ def test_lines_are_sorted_where_they_are_and_split_ones_are_gathered():
         np.testing.assert_array_equal(places.numpy(), np.argsort(x, 1))
         assert spread_of(places.node, TWO).axis == (0 if axis == 0 else None)
     assert copies(Tensor(x).shard(TWO, 0).sort(1)[0].realize()) == 0
+
+
+@pytest.mark.parametrize("size", [3, 8, 301])
+@pytest.mark.parametrize("kind", ["equal", "NaN", "signs", "any"])
+@pytest.mark.parametrize("name", ["argmax", "argmin"])
+def test_the_first_of_equal_extremes_is_that_of_the_first_device(name, kind, size):
+    a = numbers(size, 5).round()
+    if kind == "equal":
+        a[:] = -np.inf if name == "argmax" else np.inf
+    if kind == "NaN":
+        a[[size // 2, size - 1], 1:] = np.nan
+    if kind == "signs":
+        a[:] = np.where(RANDOM.random(a.shape) < 0.5, 0.0, -0.0)
+    x = Tensor(a).shard(THREE, 0)
+    np.testing.assert_array_equal(getattr(x, name)(0).numpy(), getattr(a, name)(0))
+    np.testing.assert_array_equal(getattr(x, name)(1).numpy(), getattr(a, name)(1))
+    assert getattr(x, name)().item() == getattr(a, name)()

@@ -34,6 +34,7 @@ ROWS = {
         x.softmax(1) * Tensor.arange(x.shape[1], device=x.device)
     ),
     "what its largest is": lambda x: x.softmax(1) + x.max(1, keepdim=True),
+    "where its largest is": lambda x: x.softmax(1) + x.argmax(1, keepdim=True),
     "shares of cubes": lambda x: x**3 / (x.abs() ** 3).sum(1, keepdim=True),
     "of a softmax of a softmax": lambda x: x.softmax(1).softmax(1),
 }

@@ -137,3 +137,15 @@ def test_the_gradient_of_what_was_spread_comes_back_to_its_device():
     value = partition([found])[found]
     assert isinstance(value, Whole)
     assert (value.device, value.node.shape) == ("CPU", (7, 4))
+
+
+def test_the_place_of_an_extreme_is_looked_for_in_pieces_whose_winners_all_have():
+    x = split(0, 3, 2, 2)
+    place = Node(Op.REDUCE, dtypes.int32, (x,), ReduceArg(Op.MAX, (0,), is_place=True))
+    verify_tensor(place)
+    assert told(place) == ["all_gather", "all_gather"]
+    value = partition([place])[place]
+    assert isinstance(value, Spread)
+    assert (value.arg, value.parts[0].shape) == (ShardArg(MESH, None), (1, 4))
+    gathered = [n for n in value.parts[0].toposort() if n.op is Op.COLLECTIVE]
+    assert all(3 * 4 >= math.prod(n.shape) for n in gathered)  # three winners of each column

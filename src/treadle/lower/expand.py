@@ -39,6 +39,7 @@ Where = tuple[int, ...]
 
 # What is simplified side by side: a condition's sides depend on fewer loops than all of it.
 _BY_SIDES = (Op.AND, Op.OR, Op.XOR, Op.CMPLT)
+_REDUCED = (Op.REDUCE, Op.ITEM)  # values of their own in an index, which have lanes
 
 
 def expand(
@@ -196,10 +197,10 @@ class _Expander:
             sides = (self._scalar(side, position, lane) for side in node.src)
             return simplify(alu(node.op, *sides))
         mapping = {r: Node.index(n) for r, n in inside.items()}
-        for part in node.toposort(lambda n: n.op is not Op.REDUCE):
+        for part in node.toposort(lambda n: n.op not in _REDUCED):
             if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
                 mapping[part] = self._lane_load(part, position, lane)
-            elif part.op is Op.REDUCE:
+            elif part.op in _REDUCED:
                 mapping[part] = self._lane_of(part, position, lane)
         return simplify(node.substitute(mapping))
 

@@ -23,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ..ir.accumulators import is_tuple
 from ..ir.args import LocalRef
 from ..ir.conditions import TRUE
 from ..ir.loops import closed_ranges, loop_size, ranges_of
@@ -117,7 +118,7 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
     found: Ahead = {}
     for node in reversed(order):
         now = needed.get(node, 0)
-        if _is_kept(node) or (node.op is Op.REDUCE and node not in readers):
+        if _is_kept(node) or (_is_total(node) and node not in readers):
             around = _around(node)
             if not around <= frozenset(grid):
                 return {}
@@ -130,6 +131,11 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
 
 def _is_kept(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.scope == "shared"
+
+
+def _is_total(node: Node) -> bool:
+    """Whether a node is one value of a reduction: of a tuple each item by itself."""
+    return node.op is Op.ITEM or (node.op is Op.REDUCE and not is_tuple(node))
 
 
 def _filling(node: Node) -> Loops:
