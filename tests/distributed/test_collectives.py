@@ -30,6 +30,14 @@ def test_processes_compute_what_one_computes_alone(program, count):
         assert ended.lines_of(process)[-1].endswith(" right"), ended.text
 
 
+@pytest.mark.parametrize("count", [2, *([3, 4] if FULL else [])])
+def test_each_call_of_a_replay_meets_its_own_when_processes_are_late(count):
+    seeds = range(100 * count, 100 * count + (40 if FULL else 8))
+    ended = run(count, "replays.py", *map(str, seeds))
+    assert ended.status == 0, ended.text
+    assert all(ended.lines_of(process)[-1].endswith(" right") for process in range(count))
+
+
 def test_sums_are_in_the_order_of_processes_where_they_are_to_be_reproducible():
     ended = run(2, "training.py", REPRODUCIBLE="1")
     assert ended.status == 0, ended.text

@@ -16,6 +16,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator
 
+from ..errors import DistributedError
 from ..forks import fork_safe
 from ..runtime.communicator import Pace, finished
 
@@ -28,6 +29,7 @@ class Job:
     """A call that was put off."""
 
     def __init__(self, steps: Steps) -> None:
+        self.is_in_step = False
         self._steps: Steps | None = steps
         self._error: BaseException | None = None
 
@@ -46,12 +48,15 @@ class Job:
     def step(self) -> None:
         """Take the next step."""
         assert self._steps is not None
+        self.is_in_step = True
         try:
             next(self._steps)
         except StopIteration:
             self._steps = None
         except BaseException as error:
             self._error, self._steps = error, None
+        finally:
+            self.is_in_step = False
 
 
 class _Calls:
@@ -67,10 +72,12 @@ class _Calls:
 
     def put(self, job: Job) -> None:
         self.waiting.append(job)
-        if self.waiting[0] is job:  # so that the others hear of it while this process computes
-            with self._turn:
-                if not job.is_over:
+        if self._turn.acquire(blocking=False):  # nobody has another one in hand
+            try:  # so that the others hear of it while this process computes
+                if self.waiting[0] is job:
                     self._step()
+            finally:
+                self._turn.release()
             if job.is_over:
                 return
         if self._thread is None:
@@ -97,6 +104,11 @@ class _Calls:
 
     def _step(self) -> None:
         job = self.waiting[0]
+        if job.is_in_step:
+            raise DistributedError(
+                "[distributed] a result was asked for in the middle of the call that makes it, by "
+                "the handler of a signal: let the handler note it, and ask after the call"
+            )
         job.step()
         if job.is_over:
             self.waiting.popleft()

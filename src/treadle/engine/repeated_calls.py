@@ -97,9 +97,9 @@ class RepeatedCall:
             make = self._make or self._prepared()
             make()
         elif self.is_alone:
-            run_in_order(self._steps())
+            run_in_order(self._steps(self._channel))
         else:
-            self._job = call_in_order(self._steps())
+            self._job = call_in_order(self._steps(self._channel))
 
     def finish(self) -> None:
         """Wait until it is over. Raises DistributedError."""
@@ -109,12 +109,17 @@ class RepeatedCall:
 
     @property
     def _channel(self) -> Channel:
+        """What the first call of a group opens, on the thread that replays, in the same order."""
         return self._replay.channel(self._group, self._call.where)
 
     def _prepared(self) -> Callable[[], None]:
         """What copies operands to an array, exchanges it, and copies results from another one."""
+        channel = self._channel
         given, result = self._new_arrays()
-        exchange = self._channel.repeated(self._call, given, result)
+        exchange = channel.repeated(self._call, given, result)
+        if exchange is None:
+            self._make = lambda: run_in_order(self._steps(channel))
+            return self._make
         there = self._bytes
         to, back = _parts(self._given, given), _parts(self._taken, result)
 
@@ -130,19 +135,23 @@ class RepeatedCall:
         self._make = make
         return make
 
-    def _steps(self) -> Steps:
+    def _steps(self, channel: Channel) -> Steps:
+        """The call in steps; it has its number among the calls of the program from now on."""
         self._look()
-        there = self._bytes
+        there, step = self._bytes, self.step
         if len(self._taken) == 1 and len(self._given) < 2:
-            step = self.step
             arrays = [self._array(there[piece.slot]) for piece in (*self._given, *self._taken)]
             given = arrays[0].reshape(step.shape) if self._given else None
-            yield from self._channel.steps(self._call, given, arrays[-1].reshape(step.arg.shape))
-            return
+            return channel.steps(self._call, given, arrays[-1].reshape(step.arg.shape))
         given, result = self._new_arrays()
+        return self._copied(channel.steps(self._call, given, result), given, result)
+
+    def _copied(self, steps: Steps, given: np.ndarray | None, result: np.ndarray) -> Steps:
+        """A call of several operands and results, which are copied before it and behind it."""
+        there = self._bytes
         for slot, part in _parts(self._given, given):
             part[:] = there[slot]
-        yield from self._channel.steps(self._call, given, result)
+        yield from steps
         for slot, part in _parts(self._taken, result):
             there[slot][:] = part
 

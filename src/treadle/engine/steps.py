@@ -191,8 +191,10 @@ class Collective:
             return
         arrays = [target.array() for target in targets]
 
+        calls = group.steps(call, given, result)
+
         def steps() -> Steps:
-            yield from group.steps(call, given, result)
+            yield from calls
             for array, (begin, end) in zip(arrays, self._pieces(), strict=True):
                 array[...] = result[begin:end]
 

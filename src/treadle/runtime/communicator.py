@@ -104,6 +104,8 @@ class Channel(Protocol):
     """Where the calls of a replay meet, and no others: they need not be compared.
 
     Who makes another call meets nobody, and those who wait for it find that out by themselves.
+    Calls that are made by `steps` are in one order in all processes, and so are those of what
+    `repeated` returns. Between the two there is none: one may go on while another is made.
     """
 
     def steps(
@@ -114,10 +116,11 @@ class Channel(Protocol):
 
     def repeated(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
-    ) -> Callable[[], None]:
+    ) -> Callable[[], None] | None:
         """What makes this call with these arrays, each time, and returns when it is over.
 
-        All processes prepare the same calls in one order. Raises DistributedError.
+        All processes prepare the same calls in one order. None: only `steps` makes calls here.
+        Raises DistributedError.
         """
         ...
 

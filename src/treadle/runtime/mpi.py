@@ -20,6 +20,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from ..config import settings
@@ -82,7 +83,7 @@ class MPICommunicator:
         self.failed = ""
         self._is_smaller = False  # than the job once was
         self._held: object = None  # what MPI may still write to after a failure
-        self._channels: list[MPI.Comm] = []
+        self._channels: list[tuple[MPI.Comm, MPI.Comm]] = []
         # The numbers of this group's processes among those of the job.
         self._numbers = whereabouts.numbers_of(comm)
         self.calls = 0
@@ -96,48 +97,57 @@ class MPICommunicator:
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
-        what = call.described("" if given is None else _array_text(given.dtype, given.shape))
-        self.enter(what, call.where)
+        return self._steps(self.place_of(call, given), call, given, result)
+
+    def _steps(
+        self, place: Place, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> Iterator[None]:
+        self.enter(place)
         try:
             if call.check is not None and call.kind not in _OF_TWO:
-                yield from self._compared(call.check or what, what, call.where)
-            yield from self.made(self._comm, call, given, result)
+                yield from self._compared(call.check or place.what, place)
+            yield from self.made(self._comm, place, call, given, result)
         except BaseException as error:
-            self.note_failure(_at(what, call.where), error, (given, result))
+            self.note_failure(place, error, (given, result))
             raise
         finally:
-            self.leave()
+            self.whereabouts.leave(place)
 
     def channel(self, check: str, where: str) -> Channel:
-        """A communicator of MPI's that nothing but the calls of one replay meets on.
+        """Communicators of MPI's that nothing but the calls of one replay meets on.
 
         After _CHANNELS of them, calls are compared. Raises DistributedError.
         """
-        self.take_part(Call("barrier", where=where, check=check, told=check), None, None)
+        barrier = Call("barrier", where=where, check=check, told=check)
+        self.take_part(barrier, None, None)
         if len(self._channels) == _CHANNELS:
             return Compared(self, check)
+        place = self.place_of(barrier, None)
         comm, request = self._comm.Idup()
-        finished(self.until(request))
-        self._channels.append(comm)
-        return MPIChannel(self, comm, f"replay {len(self._channels)}")
+        finished(self.until(request, place))
+        prepared, request = self._comm.Idup()
+        finished(self.until(request, place))
+        self._channels.append((comm, prepared))
+        return MPIChannel(self, comm, prepared, f"replay {len(self._channels)}")
 
-    def enter(self, what: str, where: str) -> None:
-        """From now on this process is in its next call. Raises DistributedError after a failure."""
+    def place_of(self, call: Call, given: np.ndarray | None, channel: str = "") -> Place:
+        """The next call of this group, as the program has them."""
+        what = call.described("" if given is None else _array_text(given.dtype, given.shape))
+        self.calls += 1
+        return Place(self.name, self.calls, f"{what} in {channel}" if channel else what, call.where)
+
+    def enter(self, place: Place) -> None:
+        """From now on this process is in that call. Raises DistributedError after a failure."""
         if self.failed:
             self.refuse()
-        self.calls += 1
-        self.whereabouts.enter(self, what, where)
+        self.whereabouts.enter(place)
 
     def refuse(self) -> None:
         """Raises DistributedError, which says what has failed before."""
         raise DistributedError(f"[distributed] this group has failed before: {self.failed}")
 
-    def leave(self) -> None:
-        """From now on it is at work."""
-        self.whereabouts.leave()
-
-    def note_failure(self, text: str, error: BaseException, held: object) -> None:
-        """From now on the group has failed, by an error in a call that is described by `text`.
+    def note_failure(self, place: Place, error: BaseException, held: object) -> None:
+        """From now on the group has failed, by an error in that call.
 
         MPI may still write to what is `held`. Raises DistributedError for MPI's own errors.
         """
@@ -145,10 +155,10 @@ class MPICommunicator:
         if isinstance(error, DistributedError):
             self.failed = str(error)
         elif isinstance(error, self._mpi.Exception):
-            self.failed = f"{text}: {self._reason(error)}"
+            self.failed = f"{place.text}: {self._reason(error)}"
             raise DistributedError(f"[distributed] MPI failed in {self.failed}") from error
         else:
-            self.failed = f"{text} was interrupted ({type(error).__name__})"
+            self.failed = f"{place.text} was interrupted ({type(error).__name__})"
 
     def split(self, color: int, key: int) -> MPICommunicator:
         """A communicator of those that give the same color. Raises DistributedError."""
@@ -163,7 +173,7 @@ class MPICommunicator:
         DistributedError where MPI cannot go on without a process.
         """
         try:
-            for comm in (self._comm, self._checks, *self._channels):
+            for comm in (self._comm, self._checks, *chain(*self._channels)):
                 comm.Revoke()
             comm, others = self._comm.Shrink(), self.whereabouts.shrink()
         except (self._mpi.Exception, NotImplementedError) as error:
@@ -207,7 +217,7 @@ class MPICommunicator:
         """
         if self.failed:
             self.abort(1)
-        finished(self.until(self.whereabouts.end(), may_end=True))
+        finished(self.until(self.whereabouts.end(), Place(what=ENDED), may_end=True))
         self.whereabouts.close()
         import mpi4py
 
@@ -217,34 +227,40 @@ class MPICommunicator:
 
     # -- one call ---------------------------------------------------------------------------------
 
-    def _compared(self, check: str, what: str, where: str) -> Iterator[None]:
+    def _compared(self, check: str, place: Place) -> Iterator[None]:
         """Raises DistributedError where not all processes make this call."""
         digest = _digest(check)
         self._mine[:] = digest
         if self._comparison is None:
             maximum = self._mpi.MAX
-            yield from self.until(self._checks.Iallreduce(self._mine, self._largest, maximum))
+            request = self._checks.Iallreduce(self._mine, self._largest, maximum)
+            yield from self.until(request, place)
         else:
             self._comparison.Start()
-            yield from self.until(self._comparison)
+            yield from self.until(self._comparison, place)
         if self._largest.tobytes() == digest.tobytes():
             return
         import numpy as np
 
         told = np.zeros(_TEXT, np.uint8)
-        encoded = _at(what, where).encode()[:_TEXT]
+        encoded = place.text.encode()[:_TEXT]
         told[: len(encoded)] = np.frombuffer(encoded, np.uint8)
         all_told = np.empty((self.size, _TEXT), np.uint8)
-        yield from self.until(self._checks.Iallgather(told, all_told))
+        yield from self.until(self._checks.Iallgather(told, all_told), place)
         lines = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in all_told]
         raise DistributedError(_differences(dict(enumerate(lines))))
 
     def made(
-        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
+        self,
+        comm: MPI.Comm,
+        place: Place,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
     ) -> Iterator[None]:
         """A call on one of MPI's communicators, one look after the other."""
         if call.kind == "barrier":
-            yield from self.until(comm.Ibarrier())
+            yield from self.until(comm.Ibarrier(), place)
             return
         assert result is not None
         if call.kind == "broadcast":
@@ -256,7 +272,7 @@ class MPICommunicator:
             result[...] = 0
         if (given if given is not None else result).size == 0:  # on all processes alike
             return
-        yield from self.until(_STARTS[call.kind](self, comm, call, given, result))
+        yield from self.until(_STARTS[call.kind](self, comm, call, given, result), place)
 
     def start_reduction(
         self, method: str, comm: MPI.Comm, call: Call, *arrays: np.ndarray | None
@@ -287,8 +303,8 @@ class MPICommunicator:
         except NotImplementedError:  # an MPI before version 4
             return None
 
-    def until(self, request: MPI.Request, may_end: bool = False) -> Iterator[None]:
-        """Looks at a request until it is over. Raises DistributedError if it never will be."""
+    def until(self, request: MPI.Request, mine: Place, may_end: bool = False) -> Iterator[None]:
+        """Looks at a request of a call until it is over, or DistributedError: it never will be."""
         if request.Test():
             return
         start = time.monotonic()
@@ -302,18 +318,19 @@ class MPICommunicator:
                 places = self._ask()
                 if request.Test():  # or it raises, where MPI has found out who is gone
                     return
-                self._judge(places, now - start, may_end)
+                self._judge(mine, places, now - start, may_end)
                 asked = time.monotonic() + PATIENCE
 
-    def _ask(self) -> dict[int, Place]:
+    def _ask(self) -> dict[int, list[Place]]:
         """Where the other processes are, by their numbers in this group."""
         others = {n: rank for rank, n in enumerate(self._numbers) if rank != self.rank}
         answers = self.whereabouts.ask(list(others))
-        return {others[number]: place for number, place in answers.items()}
+        return {others[number]: found for number, found in answers.items()}
 
-    def _judge(self, places: Mapping[int, Place], waited: float, may_end: bool) -> None:
+    def _judge(
+        self, mine: Place, places: Mapping[int, Sequence[Place]], waited: float, may_end: bool
+    ) -> None:
         """Raises DistributedError where the others will never make the call this one waits in."""
-        mine = self.whereabouts.place
         silent = sorted({*range(self.size)} - {self.rank, *places})
         if silent:
             raise DistributedError(
@@ -322,18 +339,20 @@ class MPICommunicator:
             )
         if may_end:  # all the others are at work, or waiting for each other
             return
-        for rank, place in places.items():
-            if place.what == ENDED:
+        for rank, found in places.items():
+            if any(place.what == ENDED for place in found):
                 raise DistributedError(
                     f"[distributed] process {rank} has ended its program, and process {self.rank} "
                     f"waits for it in {mine.text}"
                 )
-        here = {rank: place for rank, place in places.items() if _is_same_call(place, mine)}
+        each = [(rank, place) for rank, found in places.items() for place in found]
+        here = {rank: place for rank, place in each if _is_same_call(place, mine)}
         if any(place.what != mine.what for place in here.values()) and mine.kind not in _OF_TWO:
             texts = {rank: place.text for rank, place in here.items()}
             raise DistributedError(_differences({self.rank: mine.text, **texts}))
         if waited > settings.DISTRIBUTED_TIMEOUT:
-            late = [rank for rank, place in places.items() if place.call < mine.call]
+            come = {rank for rank, p in each if p.group == mine.group and p.call >= mine.call}
+            late = [rank for rank in places if rank not in come]
             raise DistributedError(
                 f"[distributed] {_named(late or list(places))} did not come to "
                 f"{mine.text} within DISTRIBUTED_TIMEOUT={settings.DISTRIBUTED_TIMEOUT} seconds"
@@ -391,10 +410,6 @@ def _digest(check: str) -> np.ndarray:
 def _is_same_call(one: Place, other: Place) -> bool:
     """Whether two processes wait in calls of one number."""
     return bool(one.what) and (one.group, one.call) == (other.group, other.call)
-
-
-def _at(what: str, where: str) -> str:
-    return f"{what} at {where}" if where else what
 
 
 @functools.lru_cache(maxsize=1024)

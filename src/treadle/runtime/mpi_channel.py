@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from .communicator import Call, finished
+from .whereabouts import Place
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,54 +26,77 @@ _LOOKS = 1000  # at a call that is prepared, before anything else is thought of
 
 
 class MPIChannel:
-    """A channel with a communicator of MPI's; `name` is what errors call it."""
+    """A channel with communicators of MPI's; `name` is what errors call it.
 
-    def __init__(self, group: MPICommunicator, comm: MPI.Comm, name: str) -> None:
-        self._group, self._comm, self._name = group, comm, name
+    All processes have to start the calls on one communicator in one order. Small calls, which are
+    prepared, overtake large ones that wait for their turn, in some processes and not in others. So
+    there are two.
+    """
+
+    def __init__(
+        self, group: MPICommunicator, comm: MPI.Comm, prepared: MPI.Comm, name: str
+    ) -> None:
+        self._group, self._comm, self._prepared, self._name = group, comm, prepared, name
 
     def steps(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
-        group, what = self._group, self._described(call, given)
-        group.enter(what, call.where)
+        return self._steps(self._comm, call, given, result)
+
+    def _steps(
+        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> Iterator[None]:
+        return self._made(comm, self._group.place_of(call, given, self._name), call, given, result)
+
+    def _made(
+        self,
+        comm: MPI.Comm,
+        place: Place,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
+    ) -> Iterator[None]:
+        group = self._group
+        group.enter(place)
         try:
-            yield from group.made(self._comm, call, given, result)
+            yield from group.made(comm, place, call, given, result)
         except BaseException as error:
-            group.note_failure(what, error, (given, result))
+            group.note_failure(place, error, (given, result))
             raise
         finally:
-            group.leave()
+            group.whereabouts.leave(place)
 
     def repeated(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Callable[[], None]:
         """What makes this call with these arrays, each time. Raises DistributedError."""
-        group, what, where = self._group, self._described(call, given), call.where
-        request = group.prepared(self._comm, call, given, result)
+        group = self._group
+        request = group.prepared(self._prepared, call, given, result)
         if request is None:
-            return lambda: finished(self.steps(call, given, result))
+            return lambda: finished(self._steps(self._prepared, call, given, result))
         start, test, looks = request.Start, request.Test, range(_LOOKS)
-        whereabouts = group.whereabouts
-        here, at_work = (group, what, where), (group, "", "")
+        whereabouts, what = group.whereabouts, self._described(call, given)
+        here = (group, what, call.where)
 
-        def make() -> None:  # as `steps`, with as few calls of functions as can be
+        def make() -> None:  # as `_made`, with as few calls of functions as can be
             if group.failed:
                 group.refuse()
             group.calls += 1
-            whereabouts.here = here
+            whereabouts.prepared = here
             try:
                 start()
                 for _ in looks:
                     if test():
                         break
                 else:
-                    finished(group.until(request))
+                    finished(group.until(request, Place(group.name, group.calls, what, call.where)))
             except BaseException as error:
-                group.note_failure(what, error, (given, result))
+                place = Place(group.name, group.calls, what, call.where)
+                group.note_failure(place, error, (given, result))
                 raise
             finally:
-                whereabouts.here = at_work
+                whereabouts.prepared = None
 
         return make
 
@@ -93,8 +117,5 @@ class Compared:
         """Make a call, one look after the other. Raises DistributedError."""
         return self._group.steps(replace(call, check=self._check), given, result)
 
-    def repeated(
-        self, call: Call, given: np.ndarray | None, result: np.ndarray | None
-    ) -> Callable[[], None]:
-        """What makes this call with these arrays, each time."""
-        return lambda: finished(self.steps(call, given, result))
+    def repeated(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+        """Nothing: compared calls are all in one order."""

@@ -1,8 +1,8 @@
-"""Where each process of an MPI job is: in which call of which group, at work, or at its end.
+"""Where each process of an MPI job is: in which calls of which groups, at work, or at its end.
 
-    whereabouts.enter(group, "all_reduce add of float32 (4,)", "train.py:7")
-    whereabouts.ask([1, 2])     ->  {1: Place(...)}      process 2 does not answer
-    whereabouts.leave()
+    whereabouts.enter(place := Place("world", 12, "all_reduce add of float32 (4,)", "train.py:7"))
+    whereabouts.ask([1, 2])     ->  {1: [Place(...)]}       process 2 does not answer
+    whereabouts.leave(place)
 
 A thread of each process answers. It looks for questions now and then, and takes part in no call.
 """
@@ -14,8 +14,7 @@ import json
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -28,9 +27,11 @@ _LOOK = 0.1  # seconds between two looks for questions
 _ANSWER_TIME = 5.0  # seconds that an answer may take
 
 
-@dataclass(frozen=True)
-class Place:
-    """Call number `call` of a group, which is `what` at the user's line `where`; "" is at work."""
+class Place(NamedTuple):
+    """Call number `call` of a group, which is `what` at the user's line `where`; "" is at work.
+
+    Calls are numbered as the program has them, which is the same order in all processes.
+    """
 
     group: str = ""
     call: int = 0
@@ -49,7 +50,7 @@ class Place:
 
 
 class Numbered(Protocol):
-    """A group, and how many calls it has begun."""
+    """A group, and how many calls it has had."""
 
     name: str
     calls: int
@@ -59,12 +60,14 @@ class Whereabouts:
     """Tells the other processes where this one is, and asks where they are."""
 
     def __init__(self, comm: MPI.Comm) -> None:
-        # A group, and the call that it has begun last: what it is, "" for none, and where.
-        self.here: tuple[Numbered | None, str, str] = (None, "", "")
+        self.open: set[Place] = set()  # the calls that this process is in
+        # The last call of a group, which is prepared and begun on the thread that has made it.
+        self.prepared: tuple[Numbered, str, str] | None = None
+        self._last, self._has_ended = Place(), False
         self._comm = comm
         self._comm.Set_errhandler(_returned())
         self._lock = threading.Lock()  # one thread at a time receives
-        self._answers: dict[int, Place] = {}
+        self._answers: dict[int, list[Place]] = {}
         self._sent: list[MPI.Request] = []  # MPI may still read what they send
         self._is_open = True
         self._thread = threading.Thread(target=self._serve, name="treadle whereabouts", daemon=True)
@@ -82,31 +85,37 @@ class Whereabouts:
         self.close()
         return Whereabouts(self._comm.Shrink())
 
-    def enter(self, group: Numbered, what: str, where: str) -> None:
-        """From now on this process is in the call that `group` has begun last."""
-        self.here = (group, what, where)
+    def enter(self, place: Place) -> None:
+        """From now on this process is in that call, too."""
+        self.open.add(place)
+        self._last = place
 
-    def leave(self) -> None:
-        """From now on it is at work."""
-        self.here = (self.here[0], "", "")
+    def leave(self, place: Place) -> None:
+        """The call is over."""
+        self.open.discard(place)
 
     def end(self) -> MPI.Request:
         """From now on it makes no more calls; the request is over when none of them does."""
-        self.here = (None, ENDED, "")
+        self._has_ended = True
         return self._comm.Ibarrier()
 
     @property
-    def place(self) -> Place:
-        """Where this process is."""
-        group, what, where = self.here
-        return Place(what=what) if group is None else Place(group.name, group.calls, what, where)
+    def places(self) -> list[Place]:
+        """Where this process is: at least one place."""
+        if self._has_ended:
+            return [Place(what=ENDED)]
+        found = [*self.open.copy()]
+        if (prepared := self.prepared) is not None:
+            group, what, where = prepared
+            found.append(Place(group.name, group.calls, what, where))
+        return found or [Place(self._last.group, self._last.call)]
 
     def close(self) -> None:
         """Answer no more."""
         self._is_open = False
         self._thread.join()
 
-    def ask(self, numbers: Sequence[int]) -> dict[int, Place]:
+    def ask(self, numbers: Sequence[int]) -> dict[int, list[Place]]:
         """Where the processes of these numbers are; those that do not answer are left out."""
         self._answers = {}
         for number in numbers:
@@ -139,10 +148,10 @@ class Whereabouts:
                 data = bytearray(status.Get_count(MPI.BYTE))
                 self._comm.Recv(data, status.source, status.tag)
                 if status.tag == _ASK:
-                    told = bytearray(json.dumps(asdict(self.place)).encode())
+                    told = bytearray(json.dumps(self.places).encode())
                     self._send(told, status.source, _ANSWER)
                 else:
-                    self._answers[status.source] = Place(**json.loads(data))
+                    self._answers[status.source] = [Place(*row) for row in json.loads(data)]
 
 
 def _returned() -> MPI.Errhandler:
