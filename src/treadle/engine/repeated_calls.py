@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..dtype import _to_np_dtype
 from ..runtime.buffer import host_view
@@ -86,9 +86,9 @@ class RepeatedCall:
         """The memory that it was then the first to write."""
         return self.step.made
 
-    def set_arg(self, _: int, slot: int, address: Any) -> None:
-        """From now on the argument is there."""
-        self._addresses[slot] = address
+    def set_arg(self, _: int, slot: int, address: object) -> None:
+        """From now on the argument is at this address, an integer."""
+        self._addresses[slot] = cast("int", address)
         self._bytes.pop(slot, None)
 
     def run(self) -> None:

@@ -21,7 +21,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 from ..config import settings
 from ..errors import DistributedError
@@ -155,7 +155,7 @@ class MPICommunicator:
         if isinstance(error, DistributedError):
             self.failed = str(error)
         elif isinstance(error, self._mpi.Exception):
-            self.failed = f"{place.text}: {self._reason(error)}"
+            self.failed = f"{place.text}: {self._reason(cast('MPI.Exception', error))}"
             raise DistributedError(f"[distributed] MPI failed in {self.failed}") from error
         else:
             self.failed = f"{place.text} was interrupted ({type(error).__name__})"
@@ -186,7 +186,7 @@ class MPICommunicator:
         smaller._is_smaller = True
         return smaller
 
-    def _reason(self, error: Any) -> str:
+    def _reason(self, error: MPI.Exception) -> str:
         """Who is gone, where MPI tells."""
         kinds = (self._mpi.ERR_PROC_FAILED, self._mpi.ERR_PROC_FAILED_PENDING)
         if error.Get_error_class() == self._mpi.ERR_REVOKED:
@@ -299,7 +299,7 @@ class MPICommunicator:
         if call.kind not in _PREPARED or given is None or given.size == 0:
             return None
         try:
-            return _PREPARED[call.kind](self, comm, call, given, result)
+            return cast("MPI.Prequest", _PREPARED[call.kind](self, comm, call, given, result))
         except NotImplementedError:  # an MPI before version 4
             return None
 
@@ -386,7 +386,7 @@ _STARTS: dict[str, Callable[..., MPI.Request]] = {
     ),
 }
 # Those that MPI can prepare once, and start again and again.
-_PREPARED: dict[str, Callable[..., Any]] = {
+_PREPARED: dict[str, Callable[..., object]] = {
     "all_reduce": lambda at, comm, call, *arrays: at.start_reduction(
         "Allreduce_init", comm, call, *arrays
     ),

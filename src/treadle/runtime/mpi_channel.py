@@ -9,20 +9,54 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from .communicator import Call, finished
-from .whereabouts import Place
+from .whereabouts import Place, Whereabouts
 
 if TYPE_CHECKING:
     import numpy as np
     from mpi4py import MPI
 
-    from .mpi import MPICommunicator
-
 __all__ = ["Compared", "MPIChannel"]
 
 _LOOKS = 1000  # at a call that is prepared, before anything else is thought of
+
+
+class Group(Protocol):
+    """What a channel asks of the group that it is of: an MPICommunicator."""
+
+    name: str
+    calls: int
+    failed: str
+    whereabouts: Whereabouts
+
+    def place_of(self, call: Call, given: np.ndarray | None, channel: str = "") -> Place: ...
+
+    def enter(self, place: Place) -> None: ...
+
+    def refuse(self) -> None: ...
+
+    def note_failure(self, place: Place, error: BaseException, held: object) -> None: ...
+
+    def steps(
+        self, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> Iterator[None]: ...
+
+    def made(
+        self,
+        comm: MPI.Comm,
+        place: Place,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
+    ) -> Iterator[None]: ...
+
+    def prepared(
+        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> MPI.Prequest | None: ...
+
+    def until(self, request: MPI.Request, mine: Place) -> Iterator[None]: ...
 
 
 class MPIChannel:
@@ -33,9 +67,7 @@ class MPIChannel:
     there are two.
     """
 
-    def __init__(
-        self, group: MPICommunicator, comm: MPI.Comm, prepared: MPI.Comm, name: str
-    ) -> None:
+    def __init__(self, group: Group, comm: MPI.Comm, prepared: MPI.Comm, name: str) -> None:
         self._group, self._comm, self._prepared, self._name = group, comm, prepared, name
 
     def steps(
@@ -108,7 +140,7 @@ class MPIChannel:
 class Compared:
     """A channel on the group's own communicator, whose calls are compared one by one."""
 
-    def __init__(self, group: MPICommunicator, check: str) -> None:
+    def __init__(self, group: Group, check: str) -> None:
         self._group, self._check = group, check
 
     def steps(
