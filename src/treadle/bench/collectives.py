@@ -15,9 +15,13 @@ import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..errors import UserError
-from .processes import Communicator, Times, arguments_of, connect_gloo, found_by, give, medians
+from .processes import Times, arguments_of, connect_gloo, found_by, give, medians
+
+if TYPE_CHECKING:
+    from mpi4py import MPI
 
 __all__ = ["as_text", "main", "measured"]
 
@@ -59,7 +63,7 @@ def measured(options: argparse.Namespace) -> None:
 
 
 def _ways(
-    x: object, size: int, comm: Communicator, gloo: Callable[[object], Callable[[], object]] | None
+    x: object, size: int, comm: MPI.Comm, gloo: Callable[[object], Callable[[], object]] | None
 ) -> dict[str, Callable[[], object]]:
     import numpy as np
 

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, cast
 from ..errors import UserError
 from .models import Decoder, DigitNet, Network
 from .processes import (
-    Communicator,
     Times,
     Ways,
     arguments_of,
@@ -36,6 +35,7 @@ from .work import Input
 
 if TYPE_CHECKING:
     import numpy as np
+    from mpi4py import MPI
 
     from ..tensor import Tensor
 
@@ -130,7 +130,7 @@ def _step(
     return run
 
 
-def _bare(nbytes: int, comm: Communicator) -> Callable[[], object]:
+def _bare(nbytes: int, comm: MPI.Comm) -> Callable[[], object]:
     """Sums of so many bytes by MPI itself."""
     import numpy as np
 
@@ -162,7 +162,8 @@ def _of_pytorch(
             self.all = torch.nn.ParameterList([library.tensor(a) for a in weights.values()])
 
         def forward(self, *xs: torch.Tensor) -> torch.Tensor:
-            return net.loss(library, dict(zip(weights, self.all, strict=True)), *xs)
+            loss = net.loss(library, dict(zip(weights, self.all, strict=True)), *xs)
+            return cast("torch.Tensor", loss)
 
     def stepping(model: torch.nn.Module) -> Callable[[], object]:
         optimizer = torch.optim.Adam(model.parameters(), lr=LEARNING_RATE, fused=True)

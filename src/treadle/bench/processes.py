@@ -15,15 +15,14 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from ..errors import DistributedError
 
 if TYPE_CHECKING:
-    import numpy as np
+    from mpi4py import MPI
 
 __all__ = [
-    "Communicator",
     "Times",
     "Ways",
     "arguments_of",
@@ -36,14 +35,6 @@ __all__ = [
 ROUNDS, QUICK_ROUNDS = 31, 3
 WARM_UPS = 4  # captures, connections, fresh pages
 Times = dict[str, dict[str, float]]  # seconds, by row and way
-
-
-class Communicator(Protocol):
-    """What is needed of mpi4py's."""
-
-    def Barrier(self) -> None: ...
-    def Allreduce(self, given: np.ndarray, result: np.ndarray, /) -> None: ...
-    def allreduce(self, value: float, op: object, /) -> float: ...
 
 
 Ways = Mapping[str, Callable[[], object]]
@@ -84,7 +75,7 @@ def give(options: argparse.Namespace, found: Times, rank: int) -> None:
         Path(options.worker, "found.json").write_text(json.dumps(found), encoding="utf-8")
 
 
-def medians(ways: Ways, calls: int, rounds: int, comm: Communicator) -> dict[str, float]:
+def medians(ways: Ways, calls: int, rounds: int, comm: MPI.Comm) -> dict[str, float]:
     """The median seconds of a call of each way, `calls` in a row; the slowest process counts."""
     from mpi4py import MPI
 
