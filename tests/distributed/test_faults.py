@@ -75,10 +75,15 @@ def test_a_process_that_stays_at_work_is_waited_for_until_the_timeout():
 )
 def test_an_interrupt_ends_all_processes(how, status, words):
     command = [sys.executable, "-m", "treadle", "run", "-n", "2", str(PROGRAMS / "failing.py")]
-    started = subprocess.Popen(
-        [*command, "stops"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-        start_new_session=True,
-    )  # fmt: skip
+    # What a shell runs in the background ignores interrupts, and so does what that starts.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        started = subprocess.Popen(
+            [*command, "stops"], text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )  # fmt: skip
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert started.stdout is not None
     assert "began" in started.stdout.readline()
     os.kill(started.pid, how)
