@@ -4,12 +4,16 @@
     python scripts/two_hosts.py --delay 0.001 --rate 1e8 treadle run -n 2 train.py
 
 It adds `--hosts` and `--ssh`, which say where that is, and needs root on Linux, as the tests of two
-hosts do, whose wire it takes (`tests/distributed/network.py`).
+hosts do, whose wire it takes (`tests/distributed/network.py`): the kernel's own one if no frame is
+to be delayed, lost or limited. Both hosts are this machine, so each gets half of its cores, unless
+TREADLE_CPU_COUNT says otherwise: threads of both that take turns on all cores would wait for each
+other in each step.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 import tempfile
@@ -35,10 +39,16 @@ def main() -> int:
         print(reason, file=sys.stderr)
         return 2
     wire = options.delay, options.loss, options.rate
-    with tempfile.TemporaryDirectory() as folder, TwoHosts(Path(folder), *wire) as hosts:
+    is_direct = wire == (0.0, 0.0, float("inf"))
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        TwoHosts(Path(folder), *wire, is_direct=is_direct) as hosts,
+    ):
         where = ["--hosts", str(hosts.file), "--ssh", str(hosts.ssh)]
         command = [*hosts.on_first(), *placed(options.command, where)]
-        return subprocess.run(command, check=False).returncode
+        half = str(max(1, len(os.sched_getaffinity(0)) // 2))
+        variables = {"TREADLE_CPU_COUNT": half, **os.environ}
+        return subprocess.run(command, check=False, env=variables).returncode
 
 
 def placed(command: list[str], where: list[str]) -> list[str]:

@@ -6,7 +6,7 @@ import runpy
 from pathlib import Path
 
 COUNTER = Path(__file__).parent.parent / "scripts" / "operator_lines.py"
-MOST = 0.355  # of their lines; before the mechanisms became general it was 0.369
+MOST = 0.2  # of their lines; before the mechanisms became general it was 0.369
 
 
 def test_no_more_lines_know_an_operator_than_before() -> None:

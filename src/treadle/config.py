@@ -266,7 +266,8 @@ class Settings:
     REPRODUCIBLE = Setting(
         FLAG, False,
         "No contraction of a multiplication and an addition into one operation, so that each "
-        "is rounded as written. Slower.",
+        "is rounded as written, and sums in kernels of their own, whose order follows from their "
+        "shape alone. Slower, and more memory: scores of attention are stored.",
     )  # fmt: skip
     ALLOW_TF32 = Setting(
         FLAG, False,

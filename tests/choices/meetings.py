@@ -256,6 +256,10 @@ STATISTICS: dict[str, Way] = {
     "places_down": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 0), n, 1) * 0.01, [normal(rng, 600, n)]
     ),
+    # Columns that are read for their means, and again for what lies above these.
+    "deviations_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.mean(o.relu(x - o.mean(x, 0)), 0), n, 1), [normal(rng, 200, n)]
+    ),
     # Numbers of so many elements that workgroups share chunks of them, alone in their kernel.
     "place_of_very_many": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.argmax(x, 1), 1, 1) * 0.01, [normal(rng, 1, 40_000)]

@@ -137,6 +137,20 @@ def sum_of_products(rng, scale):
 
 
 @recipe
+def tables_of_pairs(rng, scale):
+    """What is reduced of each row with each other one: the tiles of products are for such, too."""
+    n, m, k = (near(rng, size, scale) for size in (150, 130, 70))
+    reduced = rng.choice((
+        lambda o, apart: o.sum(apart * apart, -1),
+        lambda o, apart: o.sum(o.relu(apart), -1),
+        lambda o, apart: (o.sum(o.relu(apart), 0), o.sum(o.relu(apart), 1)),
+    ))  # fmt: skip
+    run = lambda o, x, y: reduced(o, o.reshape(x, n, 1, k) - o.reshape(y, 1, m, k))
+    # Numbers of one are between those of the other, so that no slope is taken across a kink.
+    return Recipe(run, [spaced(rng, n, k), spaced(rng, m, k) + np.float32(2 / k)], 2)
+
+
+@recipe
 def gated(rng, scale):
     n, k, m = (near(rng, size, scale) for size in (48, 192, 256))
 

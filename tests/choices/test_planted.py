@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from weakref import WeakValueDictionary
 
 import numpy as np
 import pytest
 
 from treadle import Context
-from treadle.engine import kernels
-from treadle.lower import linearize
+from treadle.engine import check_kernels, kernels
+from treadle.engine.cache import CompileCache
+from treadle.ir import accumulators
+from treadle.ir.accumulators import Items
+from treadle.ir.node import alu
+from treadle.ir.op import Op
 
+from . import running
 from .planted import edges, planted
 from .recipes import RECIPES
 from .running import run_all, run_with_one_not_finite
@@ -53,18 +59,27 @@ def test_what_has_no_lines_of_floats_stays() -> None:
         assert planted(rng, array, False) is array
 
 
-def test_memory_that_is_not_filled_anew_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An argmax took the place that the step of the grid before had found, if its own was among the
-    first rows: at random that was too seldom to be seen.
-    """
-    monkeypatch.setattr(kernels, "_kernels", WeakValueDictionary())  # without those that are right
-    monkeypatch.setattr(linearize._Phase, "_filled_anew", lambda self, deps: {})
-    seeds, found = range(20 if FULL else 3), 0
-    with Context(CACHE=0):
-        for seed in seeds:
-            _, failed = run_all("CPU", [seed], ["places_down"], small=seed % 2 == 1)
-            found += any("KernelMismatch" in line for line in failed)
-    assert found * 2 > len(seeds)  # where some worker has several steps
+@pytest.mark.parametrize("are_planted", [True, False])
+def test_a_wrong_one_of_equals_is_found(monkeypatch: pytest.MonkeyPatch, are_planted: bool) -> None:
+    """An argmax that takes the last of equals is right for numbers at random: none are equal."""
+    # All kernels are made here, and none is kept.
+    monkeypatch.setattr(kernels, "_kernels", WeakValueDictionary())
+    monkeypatch.setattr(kernels, "compile_cache", lambda: CompileCache(None))
+    monkeypatch.setattr(check_kernels, "_optimised", check_kernels._optimised.__wrapped__)
+    for op, rule in accumulators.ACCUMULATORS.items():
+        monkeypatch.setitem(accumulators.ACCUMULATORS, op, replace(rule, combine=_last_of_equals))
+    if not are_planted:
+        monkeypatch.setattr(running, "planted", lambda rng, array, is_smooth: array)
+    with Context(COMPILE_PROCESSES=0):
+        _, failed = run_all("CPU", range(20 if FULL else 2), ["places_down"])
+    assert bool(failed) is are_planted
+
+
+def _last_of_equals(op: Op, before: Items, after: Items, in_order: bool) -> Items:
+    is_better = alu(Op.CMPLT, *((before[0], after[0])[:: 1 if op is Op.MAX else -1]))
+    is_equal, is_later = before[0].eq(after[0]), before[1] < after[1]
+    takes = is_better | (is_equal & is_later)
+    return tuple(alu(Op.WHERE, takes, new, old) for old, new in zip(before, after, strict=True))
 
 
 @pytest.mark.parametrize("name", sorted(n for n in RECIPES if not any(w in n for w in FINITE)))

@@ -7,6 +7,9 @@
 The wire is a thread of this process between two TAP devices. So it needs no queueing discipline of
 the kernel's (`tc` has netem in few), loses the same frames in each run, and counts them. Each host
 has a name and shared memory of its own, or MPI would take both for one machine.
+
+A direct wire is a pair of the kernel's devices (veth). It takes no core's time of its own, so that
+benchmarks on few cores measure the program; it can neither delay frames nor lose any.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import heapq
 import itertools
+import json
 import os
 import random
 import select
@@ -60,11 +64,12 @@ class TwoHosts:
     """Frames take `delay` seconds, a part `loss` of them is lost, `rate` bytes pass a second.
 
     What waits for the rate is at most `queue` bytes each way; what comes then is lost as well.
+    With `is_direct` the kernel carries the frames at once, and none are counted.
     """
 
     def __init__(
         self, folder: Path, delay: float = 0.0, loss: float = 0.0, rate: float = float("inf"),
-        queue: int = 1 << 20,
+        queue: int = 1 << 20, is_direct: bool = False,
     ) -> None:  # fmt: skip
         mark = f"{os.getpid()}x{next(_numbers)}"
         self.names = [f"treadle-{mark}{side}" for side in "ab"]
@@ -74,12 +79,17 @@ class TwoHosts:
         self.is_cut = False
         self._delay, self._loss, self._rate, self._queue = delay, loss, rate, queue
         self._devices = [f"td{mark}{side}"[-15:] for side in "ab"]
-        self._taps: list[int] = []
+        if is_direct and (delay, loss, rate) != (0.0, 0.0, float("inf")):
+            raise ValueError("a direct wire takes no delay, loss or rate")
+        self._is_direct, self._taps = is_direct, list[int]()
         self._is_open = True
         self._wire = threading.Thread(target=self._carry, daemon=True)
 
     def __enter__(self) -> Self:
         try:
+            if self._is_direct:
+                first, second = self._devices
+                _ip("link", "add", first, "type", "veth", "peer", "name", second)
             for name, address, device in zip(
                 self.names, self.addresses, self._devices, strict=True
             ):
@@ -97,7 +107,8 @@ class TwoHosts:
             f'exec ip netns exec $name unshare --uts --ipc sh -c "hostname $host; $*"\n'
         )
         self.ssh.chmod(0o755)
-        self._wire.start()
+        if not self._is_direct:
+            self._wire.start()
         return self
 
     def __exit__(
@@ -105,7 +116,8 @@ class TwoHosts:
         traceback: TracebackType | None,
     ) -> None:  # fmt: skip
         self._is_open = False
-        self._wire.join()
+        if not self._is_direct:
+            self._wire.join()
         for number in self.running():
             os.kill(number, 9)
         self._remove()
@@ -123,11 +135,18 @@ class TwoHosts:
         told = [_ip("netns", "pids", name) for name in self.names]
         return [int(word) for text in told for word in text.split()]
 
+    def bytes_sent(self) -> int:
+        """What the first host has put on the wire."""
+        device = _ip("-n", self.names[0], "-s", "-j", "link", "show", "dev", self._devices[0])
+        return json.loads(device)[0]["stats64"]["tx"]["bytes"]
+
     def _add(self, name: str, address: str, device: str) -> None:
         _ip("netns", "add", name)
-        tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
-        self._taps.append(tap)
-        fcntl.ioctl(tap, _SET_DEVICE, struct.pack("16sH22x", device.encode(), _TAP | _NO_HEADER))
+        if not self._is_direct:
+            tap = os.open(TUN, os.O_RDWR | os.O_NONBLOCK)
+            self._taps.append(tap)
+            settings = struct.pack("16sH22x", device.encode(), _TAP | _NO_HEADER)
+            fcntl.ioctl(tap, _SET_DEVICE, settings)
         _ip("link", "set", device, "netns", name)
         _ip("-n", name, "addr", "add", f"{address}/24", "dev", device)
         for link in ("lo", device):
@@ -138,6 +157,9 @@ class TwoHosts:
             os.close(tap)
         for name in self.names:
             subprocess.run(["ip", "netns", "del", name], capture_output=True, check=False)
+        if self._is_direct:  # where it did not come into a namespace, it is still here
+            first, _ = self._devices
+            subprocess.run(["ip", "link", "del", first], capture_output=True, check=False)
 
     def _carry(self) -> None:
         chance = random.Random(1)

@@ -174,6 +174,19 @@ def test_values_are_right_whatever_the_wire_does(tmp_path, wire):
 
 @NEEDS_MPI
 @NEEDS_HOSTS
+def test_values_are_right_over_a_wire_of_the_kernel(tmp_path):
+    with TwoHosts(tmp_path, is_direct=True) as hosts:
+        before = hosts.bytes_sent()
+        job = run(2, "exchanges.py", hosts=hosts)
+        assert job.status == 0, job.text
+        assert [job.lines_of(process)[-1] for process in (0, 1)] == ["4 right"] * 2, job.text
+        assert hosts.bytes_sent() - before > 1_000_000
+    with pytest.raises(ValueError, match="no delay"):
+        TwoHosts(tmp_path, delay=0.1, is_direct=True)
+
+
+@NEEDS_MPI
+@NEEDS_HOSTS
 def test_a_host_that_is_cut_off_ends_the_job_on_both(tmp_path):
     with TwoHosts(tmp_path) as hosts:
         started = start(2, "failing.py", "goes on", hosts=hosts)

@@ -36,6 +36,17 @@ def test_each_way_to_train_gives_the_parameters_of_one_process(way, count, repro
     right(count, "mesh_training.py", way, REPRODUCIBLE=reproducible)
 
 
+# Pieces of 333 numbers are no equal ones.
+WIDTHS = [192, 256, 333, 768] if FULL else [192, 333]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [2, 4] if FULL else [2])
+@pytest.mark.parametrize("way", WAYS)
+def test_networks_of_real_widths_have_the_bits_of_one_process(way, count, width):
+    right(count, "mesh_training.py", way, str(width), REPRODUCIBLE="1")
+
+
 # Processes, and the first of how many seeds: each block has all kinds of networks twice.
 SEEDS = [(count, first, 8) for count in (2, 3) for first in range(0, 40, 8)]
 
@@ -48,6 +59,12 @@ def test_networks_of_real_sizes_are_as_exact_as_in_one_process(count, first, see
 @pytest.mark.parametrize("count", [2, 4])
 def test_a_pipeline_gives_the_parameters_of_one_process(count):
     right(count, "pipeline.py")
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("count", [2, 4] if FULL else [2])
+def test_a_pipeline_has_the_bits_of_one_process_that_adds_up_as_many_parts(count, width):
+    right(count, "pipeline.py", str(width), REPRODUCIBLE="1")
 
 
 def test_two_axes_of_parallelism_and_parts_that_are_joined():

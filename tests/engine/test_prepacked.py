@@ -12,7 +12,7 @@ from treadle.engine.memory import memory_of, moment, new_memory
 from treadle.engine.prepacked import Kept, Room, expect_replays, lasts
 from treadle.func import scan
 from treadle.nn.state import load_state_dict
-from treadle.optimize.matmul import TileMatmul
+from treadle.optimize.tile_reduction import TileReduction
 
 ROWS, WIDTH = 24, 96
 
@@ -110,7 +110,7 @@ def test_a_function_that_assigns_to_its_weights_keeps_none():
         values = values * np.float32(0.5)
     assert not kept_bytes(step)
     ran = [kernel for run in step._capture.runs for kernel in run.program.kernels]
-    tiled = [move for kernel in ran for move in kernel.schedule.of_kind(TileMatmul)]
+    tiled = [move for kernel in ran for move in kernel.schedule.of_kind(TileReduction)]
     # The first call has shown that it will not last.
     assert {move.columns for move in tiled} == {"each worker"}
 

@@ -205,7 +205,7 @@ def test_one_process_serves_several_kernels(task, monkeypatch):
         with RemoteMeasurer(task) as measurer:
             own = measurer.own(schedule(task), 60.0)
             assert own.outcome == "right"
-            other = schedule(task, Parameters(tile=(2, 4)))
+            other = schedule(task, Parameters(tile=(1, 2)))
             assert other != schedule(task)
             assert measurer.attempt(other, own.seconds, 60.0).outcome == "right"
             assert measurer.compare(other, 60.0).outcome == "right"
@@ -293,6 +293,6 @@ def test_a_fork_has_a_process_of_its_own(tmp_path):
 def test_the_setting_reaches_what_is_tried():
     with Context(REPRODUCIBLE=1):
         x = Tensor(np.ones((8, 8), np.float32), device="CPU").realize()
-        (kernel,) = scheduled([((x @ x).node, "CPU")])
+        *_, kernel = scheduled([((x @ x).node, "CPU")])  # a copy of a factor comes first
         job = kernels._job("tried", kernel, render(kernel.ast))
         assert SearchTask.of(kernel, job, Device["CPU"]).options["REPRODUCIBLE"]

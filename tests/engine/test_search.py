@@ -71,6 +71,14 @@ def _forget(monkeypatch):
     monkeypatch.setattr(kernels, "_kernels", {})
 
 
+def test_a_kernel_that_adds_to_what_it_has_stored_has_a_trial():
+    index = Tensor(RANDOM.integers(0, 50, (64, 8)), device="CPU").realize()
+    tensor = Tensor.zeros(50, 8, device="CPU").scatter_reduce(0, index, numbers(64, 8), "sum")
+    kernel = kernel_of(tensor)
+    assert any(node.op is Op.AFTER for node in kernel.ast.toposort())
+    assert trial_of(kernel)._in_place
+
+
 def searched():
     """How many schedules were tried of each kernel for which there was a search."""
     return [kernel.searched for kernel in kernels._kernels.values() if kernel.searched]
@@ -294,14 +302,14 @@ def test_a_program_that_cannot_start_processes_is_told_once_and_searches_later(m
 
 
 def test_no_candidate_is_begun_after_the_time_is_up(monkeypatch):
-    monkeypatch.setattr(search, "SECONDS", 4.0)
+    monkeypatch.setattr(search, "SECONDS", 12.0)
     monkeypatch.setattr(search, "MAX_CANDIDATES", 100)
     asked, real, x = [], search.RemoteMeasurer.attempt, numbers(64, 64)
     monkeypatch.setattr(search.RemoteMeasurer, "attempt", lambda *a: asked.append(a) or real(*a))
     ticks = itertools.count()
     kernel = kernel_of(x @ x)
     search.best_schedule(kernel, job_of(kernel), Device["CPU"], 4, lambda: next(ticks))
-    assert 1 <= len(asked) <= 4  # each looks at the clock
+    assert 1 <= len(asked) <= 12  # each looks at the clock
 
 
 def test_the_users_memory_is_left_alone():

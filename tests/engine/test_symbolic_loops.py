@@ -25,7 +25,7 @@ PROGRAMS = 400 if os.environ.get("FULL_TESTS") else 10
 LARGEST = {1: (256, 1024, 4096), 2: (48, 128, 512), 3: (16, 40, 64)}  # by how many vary
 MOST, MOST_MADE = 1 << 19, 1 << 24  # elements of an input, and of what is made at the largest sizes
 # What kernels of fixed sizes are made fast by, and so are these.
-FAST = {"lane_reduction", "lane_results", "matmul_tile", "packed_rows", "split_reduction"}
+FAST = {"lane_reduction", "lane_results", "register_tile", "packed_rows", "split_reduction"}
 
 
 @dataclass(frozen=True)

@@ -54,6 +54,7 @@ def test_computing_at_any_line_of_computing(folder):
     def trace(frame, event, _):
         return local if frame.f_code.co_filename.startswith(watched) else None
 
+    computed(first + 0.75)  # imports what it needs: a module that is half imported is of no use
     before = sys.gettrace()
     with Context(CACHE=0):
         sys.settrace(trace)

@@ -11,6 +11,7 @@ from treadle.dtype import dtypes
 from treadle.errors import InternalError, UserError
 from treadle.ir.args import (
     BufferRef,
+    ButterflyArg,
     GatherArg,
     ReduceArg,
     ScanArg,
@@ -280,6 +281,8 @@ def test_the_work_items_of_a_subgroup_all_get_what_they_combine():
     most = Node(Op.SUBGROUP, dtypes.float32, (x,), Op.MAX)
     assert evaluate(total * 2.0, {x: a[:1]}).tolist() == [[30, 30, 30, 30]]
     np.testing.assert_array_equal(evaluate(most, {x: a}), [[8] * 4, [np.nan] * 4])
+    some = Node(Op.BUTTERFLY, dtypes.float32, (x,), ButterflyArg(Op.ADD, (2,)))
+    assert evaluate(some, {x: a[:1]}).tolist() == [[5, 10, 5, 10]]
     held = Node(Op.WILDCARD, dtypes.bool, (), ("b", False))
     every = Node(Op.SUBGROUP, dtypes.bool, (held,), Op.MUL)
     assert evaluate(every, {held: np.array([True, False, True])}).tolist() == [False] * 3

@@ -127,6 +127,20 @@ def test_a_load_of_what_a_loop_stores_stands_in_the_loop():
     assert after[0][0] == 4
 
 
+def test_memory_of_a_worker_is_filled_anew_in_each_step_of_the_grid():
+    """Its first store may be of a constant, which the step before has overwritten."""
+    worker, total = Node.range(4, 0, "grid"), Node(Op.LOCAL, F32, (), LocalRef(0, 1))
+    start = Node(Op.STORE, VOID, (total, Node.index(0), Node.const(F32, 0.0)))
+    filled = Node(Op.AFTER, F32, (total, start))
+    added = Node(Op.LOAD, F32, (filled, Node.index(0))) + load(worker * 4 + K)
+    end = Node(Op.END, VOID, (Node(Op.STORE, VOID, (filled, Node.index(0), added)), K), 1)
+    read = Node(Op.LOAD, F32, (Node(Op.AFTER, F32, (total, end)), Node.index(0)))
+    phases = linearize(Node.sink([kernel(read, worker)]))
+    assert positions(phases[0])[start] == 1
+    after = run(phases, {slot: np.arange(64, dtype=np.float32) for slot in (0, 1)})
+    np.testing.assert_array_equal(after[0][:4], np.arange(16).reshape(4, 4).sum(1))
+
+
 def test_a_phase_names_its_variables_and_the_bytes_of_its_memory():
     count = Node.variable("count", 1, 9)
     (phase,) = linearize(Node.sink([kernel(load(R + count), R)]))

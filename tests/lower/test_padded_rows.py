@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
+from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.ir.args import ParamRef
 from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.lower.padded_rows import MOST_ZEROS, with_padded_rows
+from treadle.lower.passes import lower
+from treadle.target import parse_target
+
+from ..optimize.references import kernel
+
+TARGET = parse_target("x86-64-v3")
 
 
 def param(slot, size=1 << 16):
@@ -56,3 +64,12 @@ def test_all_other_loads_stay(options):
 def test_there_are_not_any_number_of_zeros():
     channel = Node.range(MOST_ZEROS + 1, 1, "loop")
     assert not lines(PIXEL * loop_size(channel) + channel, INSIDE)
+
+
+@pytest.mark.parametrize("columns", [30, 8])
+def test_whatever_reads_padded_rows_by_elements_asks_once(columns):
+    """A product in tiles, and one that is a reduction like any other."""
+    x, w = (Tensor(np.ones(s, np.float32)).realize() for s in ((70, 64), (64, columns)))
+    _, ast, _ = kernel(x.pad(((2, 2), (0, 0)))[:20] @ w, TARGET)
+    programs = [phase.program for phase in lower(ast, 3, TARGET).phases]
+    assert any(n.op is Op.LINE for program in programs for n in program.src)

@@ -18,7 +18,7 @@ from treadle.lower.passes import lower
 from treadle.lower.prefetch import AHEAD, AHEAD_IN_EACH
 from treadle.lower.streams import CACHE_LINE, split_index
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.matmul import TileMatmul
+from treadle.optimize.tile_reduction import TileReduction
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer
 from treadle.render.opencl import OpenCLRenderer
@@ -43,7 +43,7 @@ def product_of(rows, target=TARGET, steps=STEPS, lasts=True, turned=False):
     (weight,) = (n for n in params if n.arg.size == steps * COLUMNS and not n.arg.is_new)
     kept = weight.replace(arg=replace(weight.arg, lasts=lasts))
     ast, log = optimize(kernel.ast.substitute({weight: kept}), target)
-    (tiled,) = log.of_kind(TileMatmul)
+    (tiled,) = log.of_kind(TileReduction)
     assert tiled.columns == ("all workers" if lasts else "each worker")
     return lower(ast, len(kernel.buffers), target).phases[-1]
 

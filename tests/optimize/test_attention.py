@@ -10,13 +10,15 @@ import pytest
 from treadle import Tensor, dtypes
 from treadle.engine.realized import current
 from treadle.errors import DeviceError
+from treadle.ir.carried import rows_of
+from treadle.ir.carried_units import block_bytes, unit_of
 from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import has_fixed_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.multi_buffering import ASYNCHRONOUS
 from treadle.lower.passes import lower
-from treadle.optimize.attention import AttendInTiles
+from treadle.optimize.carried_rows import CarryRows
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.passes import schedule
 from treadle.target import parse_target
@@ -57,7 +59,7 @@ def kernels(tensor, target=TARGET):
 def is_one_kernel(tensor):
     found = kernels(tensor)
     log = [move for kernel in found for move in optimize(kernel.ast, TARGET)[1]]
-    fused = sum(isinstance(move, AttendInTiles) for move in log)
+    fused = sum(isinstance(move, CarryRows) for move in log)
     assert fused == (len(found) == 1)
     return len(found) == 1
 
@@ -89,11 +91,18 @@ def test_other_types_and_sizes_are_not():
     assert len(old) == 3
 
 
-def test_products_that_no_softmax_weighs_are_scheduled_as_ever():
+def test_products_that_something_else_weighs_go_the_same_way():
     x, y, z = heads(256, 64)
-    found = kernels(((x @ y.T).relu() @ z).relu())
-    assert len(found) == 2
-    assert all(any(n.op is Op.MMA for n in optimize(k.ast, TARGET)[0].toposort()) for k in found)
+    assert is_one_kernel(((x @ y.T).relu() @ z).relu())
+    assert is_one_kernel((x @ y.T).sigmoid() @ z)
+
+
+def test_few_rows_of_many_keys_are_shared_among_work_items_by_products():
+    """A gradient of weights: each of 64 rows would go through all tokens."""
+    weights = numbers(64, 64)
+    for tokens, is_one in ((2048, True), (8192, False)):
+        x, arriving = numbers(tokens, 64), numbers(tokens, 64)
+        assert is_one_kernel((x @ weights).relu().T @ arriving) == is_one
 
 
 def test_what_a_layer_hands_on_is_stored_as_narrow_as_it_was():
@@ -112,7 +121,7 @@ def test_a_kernel_is_legal_at_every_stage_and_keeps_to_shared_memory(tokens, row
     Tensor.realize(q, k, v)
     (kernel,) = kernels(q.scaled_dot_product_attention(k, v))
     ast, log = optimize(kernel.ast, TARGET)
-    (move,) = log.of_kind(AttendInTiles)
+    (move,) = log.of_kind(CarryRows)
     assert (move.tile.rows, move.tile.columns) == (rows, 64)
     verify_kernel(ast)
     (phase,) = lower(ast, len(kernel.buffers), TARGET).phases
@@ -120,6 +129,53 @@ def test_a_kernel_is_legal_at_every_stage_and_keeps_to_shared_memory(tokens, row
     held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
     assert sum(n.arg.size * n.dtype.itemsize for n in held) <= TARGET.workgroup.shared_bytes
     assert all(n.dtype.scalar is dtypes.bfloat16 for n in held)  # no weights
+
+
+# The tiles of rows and keys where memory is short, of both kernels of a step.
+TILES = {
+    ("gfx1201", 64): (64, 64), ("gfx1201", 128): (64, 16),
+    ("gfx950", 64): (64, 64), ("gfx950", 128): (64, 32),
+    ("apple7", 32): (64, 64), ("apple7", 64): (64, 16),
+}  # fmt: skip
+
+
+def step_kernels(target, width, tokens=512):
+    """The kernels of attention's result with its gradients."""
+    q, k, v, arriving = heads(tokens, width) + heads(tokens, width)[:1]
+    for tensor in (q, k, v):
+        tensor.requires_grad = True
+    out = q.scaled_dot_product_attention(k, v, is_causal=True)
+    out.backward(arriving)
+    nodes = [out.node, *(t.grad.node for t in (q, k, v))]
+    return schedule(current(nodes)[0], "CPU", target)[0]
+
+
+@pytest.mark.parametrize(("arch", "width"), TILES)
+def test_blocks_fit_the_memory_that_a_workgroup_shares(arch, width):
+    target = parse_target(arch)
+    found = step_kernels(target, width)
+    assert len(found) == 2
+    for kernel in found:
+        ast, log = optimize(kernel.ast, target)
+        (move,) = log.of_kind(CarryRows)
+        assert (move.tile.rows, move.tile.columns) == TILES[arch, width]
+        verify_kernel(ast)
+        (phase,) = lower(ast, len(kernel.buffers), target).phases
+        verify_linear(phase.program)
+        held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
+        nbytes = sum(n.arg.size * n.dtype.itemsize for n in held)
+        unit = unit_of(rows_of(kernel.ast.src[0]), target)
+        rows, keys, buffers = move.tile.rows, move.tile.columns, move.tile.buffers
+        expected = block_bytes(rows_of(kernel.ast.src[0]), unit, rows, keys, buffers)
+        assert nbytes == expected <= target.workgroup.shared_bytes
+
+
+def test_what_does_not_fit_is_not_kept():
+    """Gradients of 128 columns need more than Apple's 32 KiB."""
+    target = parse_target("apple7")
+    found = step_kernels(target, 128)
+    assert len(found) > 2
+    assert not any(optimize(kernel.ast, target)[1].of_kind(CarryRows) for kernel in found)
 
 
 def test_tiles_that_a_mask_hides_are_not_gone_through():
@@ -215,7 +271,7 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
     q, k, v = heads_on(device, 50, 300, width, dtype=dtype)
     ours = q.scaled_dot_product_attention(k, v, is_causal=True)
     (kernel,) = kernels(ours)
-    (move,) = optimize(kernel.ast, TARGET)[1].of_kind(AttendInTiles)
+    (move,) = optimize(kernel.ast, TARGET)[1].of_kind(CarryRows)
     assert move.tile.rows == 128
     expected = expected_of(q, k, v, np.tril(np.ones((300, 300), bool)))
     error = np.linalg.norm(ours.cast(dtypes.float64).numpy() - expected)

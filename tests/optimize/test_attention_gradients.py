@@ -15,7 +15,7 @@ from treadle.errors import DeviceError
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.passes import lower
-from treadle.optimize.attention_gradients import DifferentiateInTiles
+from treadle.optimize.carried_rows import CarryRows
 from treadle.optimize.heuristic import optimize
 from treadle.schedule.passes import schedule
 from treadle.target import parse_target
@@ -63,7 +63,7 @@ def expected_of(q, k, v, g, allowed=None):
 
 
 def computes_scores_anew(kernel):
-    return bool(optimize(kernel.ast, TARGET)[1].of_kind(DifferentiateInTiles))
+    return bool(optimize(kernel.ast, TARGET)[1].of_kind(CarryRows))
 
 
 @pytest.mark.parametrize("is_causal", [False, True])

@@ -45,7 +45,7 @@ def test_products_get_tiles_and_rows_get_blocks(target):
     with choices_of() as found:
         ast, log = log_of(q.scaled_dot_product_attention(k, v), target)
     assert len(log.of_kind(ChainedMatmul)) == 1
-    assert {"matmul_tile", "packed_columns_for_all"} <= found
+    assert {"register_tile", "packed_columns_for_all"} <= found
     blocks = [n for n in ast.toposort() if n.op is Op.STAGE and n.arg.scope == "shared"]
     assert blocks
     assert all(n.arg.sizes[0] < 256 for n in blocks)

@@ -6,13 +6,13 @@ import pytest
 
 from treadle import Tensor
 from treadle.dtype import dtypes
-from treadle.optimize.attention_tiles import blocks, choose_block
-from treadle.optimize.choose_tile import Product, Tile, choose, tiles_near
-from treadle.optimize.matmul import TileMatmul
+from treadle.optimize.choose_tile import Sizes, Tile, choose, tiles_near
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.moves import Moves, Schedule
 from treadle.optimize.replay import parsed
+from treadle.optimize.row_tiles import choose_block
 from treadle.optimize.shared_tiles import ShareTiles
+from treadle.optimize.tile_reduction import TileReduction
 from treadle.optimize.warpgroup_units import TileForWarpgroups
 from treadle.target import MMA, WGMMA, parse_target, vector_unit, work_item_unit
 
@@ -29,23 +29,23 @@ OF_WORK_ITEMS = Tile((1, 1), (4, 4), (16, 16), 16)
     [((4096, 4096, 64), (4, 4)), ((512, 512, 64), (1, 2)), ((64, 1 << 16, 64), (2, 4))],
 )
 def test_subgroups_have_as_much_as_leaves_workgroups_enough(sizes, each):
-    tile = choose(Product(*sizes), MMA["bfloat16"], SM_80)
+    tile = choose(Sizes(*sizes), MMA["bfloat16"], SM_80)
     assert tile is not None
     assert tile.each == each
     assert SM_80.workgroup is not None
-    assert tile.count(Product(*sizes)) >= SM_80.workgroup.busy
+    assert tile.count(Sizes(*sizes)) >= SM_80.workgroup.busy
 
 
 def test_few_rows_are_for_no_unit_or_only_for_that_of_a_subgroup():
-    few, some = Product(8, 4096, 4096), Product(32, 4096, 4096)
+    few, some = Sizes(8, 4096, 4096), Sizes(32, 4096, 4096)
     assert choose(few, MMA["float16"], SM_90A) is None
     assert choose(some, MMA["float16"], SM_90A) is not None
     assert choose(some, WGMMA["float16"], SM_90A) is None
 
 
 def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
-    many = choose(Product(4096, 4096, 4096), WGMMA["float16"], SM_90A)
-    few = choose(Product(256, 1024, 4096), WGMMA["float16"], SM_90A)
+    many = choose(Sizes(4096, 4096, 4096), WGMMA["float16"], SM_90A)
+    few = choose(Sizes(256, 1024, 4096), WGMMA["float16"], SM_90A)
     assert many == Tile((64, 256), (1, 1), (2, 1), 64, 4)
     assert many is not None
     assert few is not None
@@ -54,7 +54,7 @@ def test_warpgroups_have_narrower_tiles_where_wide_ones_are_too_few():
 
 def of_vectors(arch: str, columns: int) -> Tile:
     target = parse_target(arch)
-    tile = choose(Product(4096, columns, 512), vector_unit(target, dtypes.float32), target)
+    tile = choose(Sizes(4096, columns, 512), vector_unit(target, dtypes.float32), target)
     assert tile is not None
     return tile
 
@@ -82,7 +82,7 @@ def of_work_items(workgroup, product):
 def test_slices_fit_in_the_memory_that_a_workgroup_shares():
     workgroup = SM_80.workgroup
     assert workgroup is not None
-    large = Product(1024, 1024, 1024)
+    large = Sizes(1024, 1024, 1024)
     assert of_work_items(workgroup, large) is not None
     for shared in (16 << 10, 4 << 10):
         tile = of_work_items(replace(workgroup, shared_bytes=shared), large)
@@ -93,7 +93,7 @@ def test_slices_fit_in_the_memory_that_a_workgroup_shares():
 def test_work_items_have_as_much_as_is_set():
     workgroup = SM_80.workgroup
     assert workgroup is not None
-    tile = of_work_items(replace(workgroup, each=(2, 8), depth=4), Product(64, 64, 64))
+    tile = of_work_items(replace(workgroup, each=(2, 8), depth=4), Sizes(64, 64, 64))
     assert tile is not None
     assert (tile.each, tile.depth) == ((2, 8), 4)
 
@@ -102,7 +102,7 @@ def test_work_items_have_as_much_as_is_set():
 def test_vectors_have_all_registers_but_those_of_factors(arch, lanes):
     target = parse_target(arch)
     unit = vector_unit(target, dtypes.float32)
-    tile = choose(Product(960, 960, 960), unit, target)
+    tile = choose(Sizes(960, 960, 960), unit, target)
     assert tile is not None
     assert (tile.unit, tile.workers, tile.depth) == ((1, lanes), (1, 1), 0)
     rows, vectors = tile.each
@@ -114,18 +114,18 @@ def test_tiles_of_vectors_pad_little_and_have_no_more_than_there_is():
     target = parse_target("x86-64-v3")
     unit = vector_unit(target, dtypes.float32)
     for rows, columns, each in ((5, 16, (5, 2)), (3, 500, (3, 3)), (7, 8, (7, 1))):
-        tile = choose(Product(rows, columns), unit, target)
+        tile = choose(Sizes(rows, columns), unit, target)
         assert tile is not None
         assert tile.each == each
-    wanted = choose(Product(3, 8), vector_unit(target, dtypes.float32, (14, 2)), target)
+    wanted = choose(Sizes(3, 8), vector_unit(target, dtypes.float32, (14, 2)), target)
     assert wanted is not None
     assert wanted.each == (3, 1)
 
 
 def test_sums_of_several_products_share_the_registers():
     target = parse_target("x86-64-v3")
-    product = Product(64, 1024, 1024, beside=4, sums=4)
-    tile = choose(product, vector_unit(target, dtypes.float32), target)
+    sizes = Sizes(64, 1024, 1024, beside=4, sums=4)
+    tile = choose(sizes, vector_unit(target, dtypes.float32), target)
     assert tile is not None
     rows, vectors = tile.each
     assert rows * vectors * 4 + vectors * 4 + 1 <= target.vector_registers
@@ -136,29 +136,32 @@ def test_the_tiles_of_a_unit_are_its_data():
     assert unit.tiling is not None
     (levels, *_) = unit.tiling.levels
     wide = replace(unit, tiling=replace(unit.tiling, levels=(levels._replace(workers=(1, 8)),)))
-    tile = choose(Product(4096, 4096, 4096), wide, SM_80)
+    tile = choose(Sizes(4096, 4096, 4096), wide, SM_80)
     assert tile is not None
     assert (tile.each, tile.workers) == ((4, 4), (1, 8))
-    assert choose(Product(4096, 4096, 4096), replace(unit, tiling=None), SM_80) is None
+    assert choose(Sizes(4096, 4096, 4096), replace(unit, tiling=None), SM_80) is None
 
 
 def test_a_block_of_attention_is_the_first_of_which_two_workgroups_fit():
     workgroup = SM_80.workgroup
     assert workgroup is not None
-    tiles = blocks(MMA["float16"], (2, 64), (2, 32), (1, 64))
-    assert [(tile.rows, tile.columns) for tile in tiles] == [(128, 64), (128, 32), (64, 64)]
-    chosen = lambda nbytes, results: choose_block(tiles, nbytes, results, workgroup)
+    sizes = [(32, 64), (32, 32), (16, 64)]  # rows of each of four subgroups, and keys
+
+    def chosen(nbytes, results):
+        tile = choose_block(MMA["float16"], sizes, nbytes, results, workgroup)
+        return tile.rows // 4, tile.columns
+
     half = workgroup.shared_bytes // 2
-    assert chosen(lambda tile: 1, 1 << 20) is tiles[0]
-    assert chosen(lambda tile: half if tile is tiles[0] else 1, 1 << 20) is tiles[1]
-    assert chosen(lambda tile: half, 1 << 20) is tiles[0]
-    assert chosen(lambda tile: 1, 128 * workgroup.busy - 1) is tiles[2]
+    assert chosen(lambda tile: 1, 1 << 20) == sizes[0]
+    assert chosen(lambda tile: half if tile.columns == 64 else 1, 1 << 20) == sizes[1]
+    assert chosen(lambda tile: half, 1 << 20) == sizes[0]
+    assert chosen(lambda tile: 1, 128 * workgroup.busy - 1) == sizes[2]
 
 
 def test_the_levels_of_a_tile_multiply():
     assert (OF_SUBGROUPS.rows, OF_SUBGROUPS.columns) == (128, 64)
     assert OF_SUBGROUPS.with_each(0, 2).each == (2, 2)
-    assert OF_SUBGROUPS.count(Product(256, 100, 8, batch=3)) == 12
+    assert OF_SUBGROUPS.count(Sizes(256, 100, 8, batch=3)) == 12
 
 
 def test_tiles_near_have_half_or_twice_of_one_thing():
@@ -177,9 +180,9 @@ def test_a_tile_is_for_the_unit_that_it_was_chosen_for_alone():
 
 
 def test_registers_of_a_processor_are_a_tile_of_the_same_kind():
-    text = "matmul_tile(nest=0, tile=tile((1, 8), (6, 2), (1, 1)))"
-    assert str(TileMatmul(0, Tile((1, 8), (6, 2), (1, 1)))) == text
-    assert parsed(text) == Schedule((TileMatmul(0, Tile((1, 8), (6, 2), (1, 1))),))
+    text = "register_tile(nest=0, tile=tile((1, 8), (6, 2), (1, 1)))"
+    assert str(TileReduction(0, Tile((1, 8), (6, 2), (1, 1)))) == text
+    assert parsed(text) == Schedule((TileReduction(0, Tile((1, 8), (6, 2), (1, 1))),))
 
 
 def test_a_tile_is_its_text():

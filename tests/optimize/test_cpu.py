@@ -20,10 +20,10 @@ from treadle.optimize.cached_rows import CacheGatheredRow, CacheRow
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.loop_digits import Merge
 from treadle.optimize.loop_moves import Loops
-from treadle.optimize.matmul import TileMatmul
 from treadle.optimize.moves import Moves
 from treadle.optimize.records import Loop, Reduction
 from treadle.optimize.reduction_moves import SplitReduction
+from treadle.optimize.tile_reduction import TileReduction
 from treadle.target import parse_target
 
 TARGET = parse_target("x86-64-v3")
@@ -54,7 +54,7 @@ def scopes(ast):
 def test_a_matmul_gets_a_register_tile_and_packed_operands():
     ast, log = optimized(filled(600, 300) @ filled(300, 256))
     (tiled,) = log
-    assert isinstance(tiled, TileMatmul)
+    assert isinstance(tiled, TileReduction)
     assert (tiled.rows, tiled.columns) == ("packed", "each worker")
     assert scopes(ast) == ["grid", "shared"]
     assert {"grid", "unroll", "vector"} <= kinds(ast)
@@ -80,7 +80,7 @@ def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
     most = TARGET.l2 // 2 // (4 * 256)
     many, few, across = filled(most + 1, 256), filled(most, 256), filled(256, 30).T
     for x, rows in ((many, "packed"), (few, "in place"), (across, "packed")):
-        (tiled,) = optimized(x @ filled(256, 320))[1].of_kind(TileMatmul)
+        (tiled,) = optimized(x @ filled(256, 320))[1].of_kind(TileReduction)
         assert tiled.rows == rows
     for rows, steps, columns in ((30, 250, 331), (2, 1000, 257), (13, 64, 640), (130, 512, 256)):
         x, y = numbers(rows, steps), numbers(steps, columns)
@@ -91,7 +91,7 @@ def test_few_rows_are_read_where_they_are_if_they_lie_along_the_steps():
 def test_the_smaller_factor_is_packed_as_a_whole_where_that_spares_much_memory():
     tall, wide = filled(4096, 1024), filled(4096, 128)
     for product, is_swapped in ((tall.T @ wide, True), (wide.T @ tall, False)):
-        tiled = optimized(product)[1].of_kind(TileMatmul)
+        tiled = optimized(product)[1].of_kind(TileReduction)
         assert {move.is_swapped for move in tiled} == {is_swapped}
     x, y = numbers(3000, 1024), numbers(3000, 130)
     found = (Tensor(x, device="CPU").T @ Tensor(y, device="CPU")).numpy()
@@ -126,6 +126,14 @@ def test_rows_of_pieces_are_computed_piece_beside_piece(widths, pieces):
     np.testing.assert_array_equal(result, np.concatenate(rows, 1) * 2)
 
 
+def test_padding_divides_a_loop_as_parts_do():
+    program = lambda x: x.pad(((0, 0), (64, 128))) * 2
+    assert [n for _, n in beside(optimized(program(filled(6, 64)))[1], "split_concat")] == [4]
+    x = numbers(6, 64)
+    found = program(Tensor(x, device="CPU")).numpy()
+    np.testing.assert_array_equal(found, np.pad(x * 2, ((0, 0), (64, 128))))
+
+
 def test_pieces_of_one_vector_have_no_loop_over_vectors():
     ast, log = optimized(joined(filled(6, 8), filled(6, 8)))
     assert beside(log, "split_concat") == [(1, 2)]
@@ -152,7 +160,7 @@ def test_rows_that_follow_others_are_computed_beside_them(heights, pieces):
 
 def test_small_products_are_left_alone():
     _, log = optimized(filled(4, 4) @ filled(4, 4))
-    assert not log.of_kind(TileMatmul)
+    assert not log.of_kind(TileReduction)
 
 
 def test_long_reductions_are_cut_into_chunks_and_short_ones_are_not():
@@ -225,6 +233,17 @@ def test_exponentials_that_are_needed_twice_are_kept_in_cache():
         assert not optimized(tensor)[1].of_kind(CacheRow)
 
 
+def test_whatever_is_costly_and_needed_twice_is_kept_in_cache():
+    program = lambda x: x.tanh() - x.tanh().max(1, keepdim=True)
+    ast, log = optimized(program(filled(64, 128)))
+    assert log.of_kind(CacheRow)
+    assert scopes(ast) == ["shared"]
+    x = numbers(64, 128)
+    exact = np.tanh(x.astype(np.float64))
+    found = program(Tensor(x, device="CPU")).numpy()
+    np.testing.assert_allclose(found, exact - exact.max(1, keepdims=True), atol=1e-6)
+
+
 def test_neighbouring_loops_merge_where_memory_allows():
     assert optimized(filled(8, 9) + filled(8, 9))[1][0] == Merge(Loop(0), Loop(1), first=Loop(2))
     assert not optimized(filled(8, 9).T + 1)[1].of_kind(Merge)
@@ -262,7 +281,7 @@ def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size,
     image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
     (kernel,) = scheduled([(image.node, image.device)])
     _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
-    assert [move.is_swapped for move in log.of_kind(TileMatmul)] == [is_swapped]
+    assert [move.is_swapped for move in log.of_kind(TileReduction)] == [is_swapped]
 
 
 @pytest.mark.parametrize(("channels", "size", "window"), [(12, 66, 7), (16, 102, 3), (24, 40, 5)])
@@ -276,7 +295,7 @@ def test_gradients_to_weights_read_the_image_where_packing_goes_pixel_by_pixel(
     gradient = image.conv2d(weight, padding=around).gradient(weight, gradient=arrived)[0]
     (kernel,) = scheduled([(gradient.node, gradient.device)])
     _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
-    assert {move.rows for move in log.of_kind(TileMatmul)} == {"image"}
+    assert {move.rows for move in log.of_kind(TileReduction)} == {"image"}
     padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), (around, around), (around, around)])
     found = gradient.numpy()
     for i, j in itertools.product(range(window), repeat=2):

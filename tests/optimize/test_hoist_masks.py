@@ -10,8 +10,8 @@ from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
 from treadle.optimize.hoist_masks import HoistMasks, hoist_masks
 from treadle.optimize.loop_digits import merge_all, split_digits
-from treadle.optimize.matmul_problem import recognise
 from treadle.optimize.moves import Moves
+from treadle.optimize.tile_problem import recognise
 from treadle.target import parse_target
 
 

@@ -12,7 +12,7 @@ from treadle.ir.loops import TRUE, Split, loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import Load, Stage
-from treadle.optimize.layout import Layout, copied, kept
+from treadle.optimize.layout import Layout, copied, kept, packed, turned
 from treadle.optimize.moves import Moves
 from treadle.target import parse_target
 
@@ -115,3 +115,60 @@ def test_a_kept_value_is_read_where_it_is_stored():
         31 - n: n * 128 + 5 for n in range(32)
     }
     assert evaluate(stage.read[0], {STEP: np.asarray(3)}) == 28
+
+
+def source_of(value, index, gate, loops):
+    """What is read for each place of a STAGE, where `gate` holds."""
+    known = over(loops)
+    load = Load.of(value)
+    *places, at, held, inside = numbers((*index, load.index, load.gate, gate), known)
+    keys = zip(*(place.flat for place in places), strict=True)
+    found = zip(keys, np.where(held, at, -1).flat, inside.flat, strict=True)
+    return {key: source for key, source, is_filled in found if is_filled}
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8])
+@pytest.mark.parametrize("scope", ["grid", "shared"])
+@pytest.mark.parametrize("contiguous", range(4))
+def test_workers_pack_each_element_once(monkeypatch, lanes, scope, contiguous):
+    """Whichever loop memory is contiguous in, and whatever a condition is about."""
+    moves = moves_of(monkeypatch)
+    tile, step, part, line = loops = tuple(Node.range(n, at) for at, n in enumerate((3, 5, 12, 7)))
+    order = [*loops[:contiguous], *loops[contiguous + 1 :], loops[contiguous]]
+    index = Node.index(0)
+    for loop in order:
+        index = index * 200 + loop
+    gate = [TRUE, part < 9, tile * 7 + line < 19, step + part < 14][contiguous]
+    value = Load(X, index, gate, Node.const(F16, 0), F16).node()
+    around = (tile,) if scope == "grid" else ()
+    stage = Stage.of(packed(moves, value, scope, around, (step, part), (line,), lanes))
+    closed = (*stage.loops, *(() if around else (tile,)))
+    filled = source_of(stage.value, stage.filled, stage.gate, closed)
+    wanted = source_of(value, stage.read, TRUE, loops)
+    assert filled == wanted
+    assert stage.arg.sizes == (*(() if scope == "shared" else (3,)), 60, 7)
+
+
+@pytest.mark.parametrize("is_crossed", [False, True])
+def test_workgroups_turn_each_element_once(monkeypatch, is_crossed):
+    """Squares go past the end of both loops, and stop there."""
+    moves = moves_of(monkeypatch)
+    batch, line, step = loops = tuple(Node.range(n, at) for at, n in enumerate((2, 45, 37)))
+    index = batch * 5000 + (step * 64 + line if is_crossed else line * 64 + step)
+    value = Node(Op.LOAD, F16, (X, index))
+    stage = Stage.of(turned(moves, value, (batch,), line, step, 128, 8))
+    assert stage.arg.sizes == (2, 45, 40)
+    inner = stage.value
+    if is_crossed:
+        square = Stage.of(inner)
+        assert square.arg.sizes == (32, 33)
+        grid = {r for r in stage.loops if r.arg.kind == "grid"}
+        at = {r: np.asarray(loop_size(r) - 1) for r in grid}
+        known = over(square.loops) | at
+        there = numbers((*square.filled, Load.of(square.value).index, square.gate), known)
+        rows, columns, read, inside = (each.reshape(-1) for each in there)
+        held = {(a, b): c for a, b, c, d in zip(rows, columns, read, inside, strict=True) if d}
+        assert len(held) == (45 - 32) * (37 - 32)
+        return
+    filled = source_of(inner, stage.filled, stage.gate, stage.loops)
+    assert filled == source_of(value, (batch, line, step), TRUE, loops)

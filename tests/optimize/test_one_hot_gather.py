@@ -43,6 +43,23 @@ def test_the_negative_of_a_masked_element_is_picked_as_well():
     np.testing.assert_array_equal(total.numpy(), [-VALUES[0, 3], -VALUES[1, 299], 0])
 
 
+def test_any_reduction_of_a_single_step_is_a_load():
+    where = np.array([3, 299, 0, 7, 250, 400], np.int32)
+    places, x = Tensor(where).realize(), Tensor(VALUES).realize()
+    mask = Tensor.arange(300, dtype=dtypes.int32).reshape(1, 300).eq(places.reshape(-1, 1))
+    largest = (mask & (x > 0)).where(x, -np.inf).max(1)
+    assert sums(largest)[0] == 0
+    picked = np.append(VALUES[np.arange(5), where[:5]], -1)
+    np.testing.assert_array_equal(largest.numpy(), np.where(picked > 0, picked, -np.inf))
+
+
+def test_a_product_with_a_one_hot_row_meets_infinities():
+    places, x = Tensor(np.array([7], np.int32)), np.ones((1, 300), np.float32)
+    x[0, 8] = np.inf
+    mask = Tensor.arange(300, dtype=dtypes.int32).reshape(1, 300).eq(places.reshape(-1, 1))
+    assert np.isnan((mask.where(1.0, 0.0) * Tensor(x).realize()).sum(1).numpy()).all()
+
+
 @pytest.mark.parametrize("dtype", [dtypes.int32, dtypes.int64])
 def test_places_outside_of_the_row_pick_nothing(dtype):
     where = np.array([0, 299, 300, -1, 2**31 - 1, -(2**31)])

@@ -12,7 +12,7 @@ from treadle.ir.loops import has_fixed_size
 from treadle.ir.op import Op
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.matmul import TileMatmul
+from treadle.optimize.tile_reduction import TileReduction
 from treadle.target import parse_target
 
 RANDOM = np.random.default_rng(11)
@@ -98,7 +98,7 @@ def test_all_padding_is_left_out_where_the_rows_of_a_tile_have_the_same():
     result = x.conv2d(Tensor(weight, device="CPU:LLVM:x86-64-v4").realize(), padding=2)
     (kernel,) = scheduled([(result.node, x.device)])
     _, schedule = optimize(kernel.ast, parse_target("x86-64-v4"))
-    assert [move.is_uniform for move in schedule if isinstance(move, TileMatmul)] == [True]
+    assert [move.is_uniform for move in schedule if isinstance(move, TileReduction)] == [True]
     found = result.numpy()
     assert np.isfinite(found[:, :, 0, 0]).all()
     assert not np.isfinite(found[:, :, 1]).any()

@@ -51,6 +51,23 @@ def test_a_shared_reduction_takes_one_barrier_and_one_subgroup_operation(sizes):
     assert len(ops(softmax, Op.BARRIER)) == len(ops(softmax, Op.SUBGROUP)) == 2
 
 
+@pytest.mark.parametrize("sizes", SIZES.values(), ids=SIZES)
+def test_a_value_and_its_place_take_one_barrier_and_an_operation_each(sizes):
+    (phase,) = phases(filled(60, 5000).argmax(axis=1), gpu(*sizes))
+    assert len(ops(phase, Op.BARRIER)) == 1
+    assert len(ops(phase, Op.SUBGROUP)) == 2
+
+
+@pytest.mark.parametrize("sizes", [None, (32, 32)], ids=["tree", "subgroups"])
+def test_reductions_of_one_loop_are_shared_together(sizes):
+    x = filled(60, 5000)
+    target = dataclasses.replace(GPU, workgroup=Workgroup(128, 256, 16 << 10, sizes))
+    (alone,) = phases(x.max(axis=1), target)
+    (both,) = phases(x.max(axis=1) - x.min(axis=1), target)
+    assert len(ops(both, Op.BARRIER)) == len(ops(alone, Op.BARRIER))
+    assert len(ops(both, Op.LOAD)) == len(ops(alone, Op.LOAD)) + len(ops(alone, Op.BARRIER))
+
+
 def test_only_a_subgroup_of_unknown_size_counts_its_work_items():
     names = lambda phase: {n.arg.name for n in ops(phase, Op.WORK_ITEM)}
     (fixed,) = phases(filled(60, 5000).sum(axis=1), gpu(32, 32))
@@ -114,7 +131,8 @@ def test_reductions_are_right(device, size):
     least = data.min()
     np.testing.assert_array_equal((x == least).any(axis=1).numpy(), (data == least).any(axis=1))
     np.testing.assert_array_equal((x > least).all(axis=1).numpy(), (data > least).all(axis=1))
-    np.testing.assert_array_equal(x.argmax(axis=1).numpy(), data.argmax(axis=1))
+    both = (x.argmax(axis=1) - x.argmin(axis=1)).numpy()
+    np.testing.assert_array_equal(both, data.argmax(axis=1) - data.argmin(axis=1))
 
 
 @pytest.mark.parametrize("size", [33, 1000])
@@ -134,7 +152,9 @@ def test_a_nan_in_any_place_is_the_maximum_and_the_minimum(device):
     x = Tensor(data, device=device).realize()
     assert np.isnan(x.max(axis=1).numpy()).all()
     assert np.isnan(x.min(axis=1).numpy()).all()
+    np.testing.assert_array_equal(x.argmax(axis=1).numpy(), data.argmax(axis=1))
     data[:] = -np.inf
+    assert not Tensor(data, device=device).argmax(axis=1).numpy().any()
     assert (Tensor(data, device=device).max(axis=1).numpy() == -np.inf).all()
 
 

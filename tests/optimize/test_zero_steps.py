@@ -9,27 +9,33 @@ import pytest
 
 from treadle import Tensor
 from treadle.dtype import dtypes
-from treadle.ir.args import ParamRef
+from treadle.ir.args import ParamRef, ReduceArg
 from treadle.ir.conditions import all_of
 from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import Split
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.ir.views import Load
-from treadle.optimize.matmul import TileMatmul
+from treadle.ir.views import Load, Reduce
+from treadle.optimize.tile_reduction import TileReduction
 from treadle.optimize.zero_steps import rows_with_own_steps, share_of_steps, spans_of, splits_of
 from treadle.target import parse_target
 
 from .references import kernel
 
 ROW, PLACE, STEP, TAP = LOOPS = tuple(Node.range(size, n) for n, size in enumerate((40, 3, 4, 5)))
+ZERO = Node.const(dtypes.float32, 0)
 MEMORY = Node(Op.PARAM, dtypes.float32, (), ParamRef(0, 1 << 20))
 
 
 def factor(*gates):
     index = ROW * 100 + STEP * 15 + PLACE * 5 + TAP
-    zero = Node.const(dtypes.float32, 0)
-    return Load(MEMORY, index, all_of(gates), zero, dtypes.float32).node()
+    return Load(MEMORY, index, all_of(gates), ZERO, dtypes.float32).node()
+
+
+def reduction(*gates):
+    """A sum over both steps of a product with such a factor."""
+    weight = Load(MEMORY, STEP, Node.const(dtypes.bool, True), ZERO, dtypes.float32).node()
+    return Reduce(factor(*gates) * weight, (STEP, TAP), ReduceArg(Op.ADD)).node()
 
 
 GATES = {
@@ -43,10 +49,10 @@ GATES = {
 
 @pytest.mark.parametrize("name", GATES)
 def test_the_steps_that_are_left_are_those_in_which_all_gates_hold(name):
-    gates, steps = GATES[name], (STEP, TAP)
-    around = rows_with_own_steps(factor(*gates), (ROW, PLACE), steps)
+    gates = GATES[name]
+    around = rows_with_own_steps(reduction(*gates), (ROW, PLACE))
     assert around == (PLACE,)
-    spans = spans_of(factor(*gates), around, steps)
+    spans = spans_of(reduction(*gates), around)
     total = 0
     for place in range(3):
         at = {PLACE: place}
@@ -62,16 +68,16 @@ def test_the_steps_that_are_left_are_those_in_which_all_gates_hold(name):
 
 def test_rows_that_are_many_have_no_tiles_of_their_own():
     band = [STEP * 20 + PLACE < ROW]
-    assert rows_with_own_steps(factor(*band), (ROW, PLACE), (STEP, TAP)) == ()
+    assert rows_with_own_steps(reduction(*band), (ROW, PLACE)) == ()
 
 
 def test_gates_of_steps_or_of_rows_alone_say_nothing():
-    assert rows_with_own_steps(factor(STEP < 3, PLACE < 2), (ROW, PLACE), (STEP, TAP)) == ()
+    assert rows_with_own_steps(reduction(STEP < 3, PLACE < 2), (ROW, PLACE)) == ()
 
 
 def test_numbers_that_launches_know_say_nothing():
     size = Node.variable("size", 1, 9)
-    assert rows_with_own_steps(factor(STEP * 3 + PLACE < size), (ROW, PLACE), (STEP, TAP)) == ()
+    assert rows_with_own_steps(reduction(STEP * 3 + PLACE < size), (ROW, PLACE)) == ()
 
 
 WINDOWS = {
@@ -79,34 +85,45 @@ WINDOWS = {
     "backward": [~(ROW + 3 < STEP), ROW < STEP + 37],
     "with strides": [~(ROW * 2 + STEP * 3 < 7), ROW * 2 + STEP * 3 < 80],
     "at one end": [ROW + STEP < 41],
+    "steep": [ROW < STEP * 12 + 8, ~(ROW + 12 < STEP * 12)],
 }
 GRID, OF_TILE = Node.range(7, 10, "grid"), Node.range(6, 11, "unroll")
 TILES = {ROW: Split(GRID * 6 + OF_TILE, (GRID, OF_TILE), GRID * 6 + OF_TILE < 40)}
 
 
-@pytest.mark.parametrize("name", WINDOWS)
-def test_a_tile_has_the_steps_of_all_of_its_rows(name):
-    gates = WINDOWS[name]
-    spans = spans_of(factor(*gates), (ROW,), (STEP, TAP))
-    ((step, split),) = splits_of(spans, TILES, ROW).items()
-    assert step is STEP
+def steps_of_tiles(*gates):
+    """For each tile the steps that it has, and those that its rows need."""
+    splits = splits_of(spans_of(reduction(*gates), (ROW,)), TILES)
+    assert splits.keys() <= {STEP}
+    split = splits.get(STEP, Split(STEP, (STEP,)))
     (left,) = split.ranges
     for tile in range(7):
         count = int(evaluate(left.src[0], {GRID: tile}))
         found = {int(evaluate(split.expr, {GRID: tile, left: n})) for n in range(count)}
         rows = range(tile * 6, min(tile * 6 + 6, 40))
         holds = lambda row, n: all(evaluate(gate, {ROW: row, STEP: n}) for gate in gates)
-        needed = {n for n in range(4) if any(holds(row, n) for row in rows)}
+        yield tile, found, {n for n in range(4) if any(holds(row, n) for row in rows)}
+
+
+@pytest.mark.parametrize("name", WINDOWS)
+def test_a_tile_has_the_steps_of_all_of_its_rows(name):
+    for tile, found, needed in steps_of_tiles(*WINDOWS[name]):
         assert needed <= found
         assert found == needed or (tile == 6 and found > needed)  # rows beyond the last count too
 
 
-def test_all_steps_are_taken_where_ends_fall_and_rise_or_lie_along_other_rows():
-    valley = spans_of(factor(~(STEP < 3 - ROW), ~(STEP < ROW - 36)), (ROW,), (STEP, TAP))
-    assert valley.keys() == {STEP}
-    assert splits_of(valley, TILES, ROW) == {}
-    across = spans_of(factor(*WINDOWS["forward"]), (ROW,), (STEP, TAP))
-    assert splits_of(across, TILES, PLACE) == {}
+def test_ends_that_fall_and_rise_leave_no_step_out_that_a_row_needs():
+    found = [
+        (mine, needed) for _, mine, needed in steps_of_tiles(~(STEP < 3 - ROW), ~(STEP < ROW - 36))
+    ]
+    assert all(needed <= mine for mine, needed in found)
+    assert found[3] == (set(range(4)), set(range(4)))
+
+
+def test_rows_whose_places_in_a_tile_turn_over_leave_all_steps():
+    spans = spans_of(reduction(*WINDOWS["forward"]), (ROW,))
+    turned = Split((GRID * 6 + OF_TILE) % 40, (GRID, OF_TILE))
+    assert splits_of(spans, {ROW: turned}) == {}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +142,7 @@ def test_gradients_to_images_multiply_no_zeros(channels, out, size, window, stri
     g = rng.standard_normal(y.shape).astype(np.float32)
     found = y.gradient(x, gradient=Tensor(g, device="CPU"))[0]
     _, _, moves = kernel(found, parse_target("x86-64-v4"))
-    assert [move.is_uniform for move in moves.of_kind(TileMatmul)] == [True]
+    assert [move.is_uniform for move in moves.of_kind(TileReduction)] == [True]
     np.testing.assert_allclose(
         found.numpy(), image_gradient(x.shape, w * (scale or 1), g, **how), rtol=1e-4, atol=1e-4
     )

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from treadle import dtypes
+from treadle import Tensor, dtypes
 from treadle.compile.comgr import ComgrCompiler
 from treadle.errors import DeviceError
 from treadle.render.hip import HIPRenderer
@@ -164,6 +164,23 @@ def test_a_product_that_is_rounded_to_halves_is_not_fused_with_0(chip):
 def test_a_newer_clang_takes_kernels_for_newer_chips(chip):
     text = HIPRenderer(amd_target(chip)).render("k", phases_for(chip), ())
     assert by_newest_clang(chip, text, "-fsyntax-only") == ""
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("chip", ["gfx90a", "gfx942", "gfx950", "gfx1201"])
+def test_attention_keeps_weights_in_registers(chip, dtype):
+    """Powers of two are one instruction, and so is each product; nothing else is in memory."""
+    target, kind = amd_target(chip), getattr(dtypes, dtype)
+    heads = [Tensor.full((96, 64), n, dtype=kind, device="CPU").contiguous() for n in range(3)]
+    Tensor.realize(*heads)
+    q, k, v = heads
+    (phase,) = lowered(q.scaled_dot_product_attention(k, v), target)
+    text = by_newest_clang(chip, HIPRenderer(target).render("k", [phase], ()), "-S")
+    units = {unit.name: unit.instruction for unit in target.matrix_units}
+    found = re.findall(r"v_(?:wmma|mfma)\w+", text)
+    assert {one.removesuffix("_e64") for one in found} == {units[dtype]}
+    assert "v_exp_f32" in text
+    assert "v_ldexp" not in text  # of powers that have denormals
 
 
 @pytest.mark.parametrize("chip", ["gfx90a", "gfx1030"])

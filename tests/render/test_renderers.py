@@ -1,5 +1,7 @@
 """Both renderers and both compilers against the interpreter, and what the text looks like."""
 
+import itertools
+import re
 import shutil
 from dataclasses import replace
 
@@ -164,6 +166,25 @@ def test_a_maximum_is_one_instruction_beside_what_keeps_nan():
     assert assembly.count("vmaxps\t%zmm") >= 4
     assert "vcmpunord" in assembly
     assert "vcmplt" not in assembly
+
+
+@pytest.mark.parametrize("level", ["x86-64-v2", "x86-64-v3", "x86-64-v4"])
+def test_accumulators_stay_in_registers(level):
+    """Masks of borders are computed before and behind the loop over a window's steps."""
+    target = parse_target(level)
+    renderer = LLVMRenderer(
+        triple=target.triple, vector_bits=8 * target.vector_bytes,
+        registers=target.vector_registers,
+    )  # fmt: skip
+    x, w = Tensor.empty(8, 3, 224, 224, device="CPU"), Tensor.empty(64, 3, 7, 7, device="CPU")
+    conv = x.realize().conv2d(w.realize(), stride=2, padding=3)
+    assembly = LLVMCompiler(target).assembly(sources(conv, renderer, target))
+    blocks = [block.splitlines() for block in re.split(r"^[.\w]+:", assembly, flags=re.MULTILINE)]
+    product = r"\tv?(fmadd|mulps)"
+    hot = [block for block in blocks if sum(bool(re.match(product, line)) for line in block) > 7]
+    assert hot
+    for line in itertools.chain(*hot):
+        assert not re.search(r"\(%r[sb]p\).*mm|mm.*\(%r[sb]p\)", line), line
 
 
 def sources(tensor, renderer, target=None):

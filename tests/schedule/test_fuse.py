@@ -59,6 +59,16 @@ def test_a_matmul_of_a_matmul_is_two_kernels_with_the_reason_recorded():
     assert "recomputed" in found[0].reason
 
 
+def test_a_product_that_is_a_part_of_one_line_is_a_kernel_of_its_own():
+    """In a buffer of gradients, say: one loop has no rows and columns to make tiles of."""
+    weights = filled(64, 10).T @ filled(64, 512)
+    product, line = kernels(Tensor.cat(filled(10), weights.flatten(), filled(4600)))
+    assert "cannot be tiled" in product.reason
+    assert line.reason == "it is an output"
+    (alone,) = kernels(weights.flatten() + 1)
+    assert alone.reason == "it is an output"
+
+
 def test_a_costly_activation_is_not_computed_anew_for_each_result_of_a_product_with_a_vector():
     hidden = filled(1, 256) @ filled(256, 1024)
     wide, narrow = kernels(hidden.gelu() @ filled(1024, 256))

@@ -8,6 +8,7 @@ import pytest
 from treadle import Context, Tensor, TinyJit, dtypes
 from treadle.engine.devices import Device
 from treadle.errors import DeviceError, DTypeError, JitError, ShapeError
+from treadle.ir.choices import observing
 
 VALUES = np.random.default_rng(5).standard_normal((6, 8)).astype(np.float32)
 IMAGE = dtypes.imagef((3, 4))
@@ -129,6 +130,18 @@ def test_image_setting_takes_images_whose_rows_are_shorter_than_a_texel(home):
     right = np.einsum("ijnchw,fchw->nfij", np.array(parts), w)
     right -= right.sum(-1, keepdims=True)
     np.testing.assert_allclose(found, right, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("rows", [1, 8])
+def test_places_along_long_rows_fill_texels(home, rows):
+    """Lanes are the results where these are of several rows, and else may be those of the row."""
+    numbers = np.random.default_rng(3).standard_normal((rows, 20_000)).astype(np.float32)
+    scales = np.arange(8, dtype=np.float32)
+    x, y = (Tensor(array, device=home).realize() for array in (numbers, scales))
+    with observing() as seen:
+        found = (x.argmax(1).float() * y + 1).cast(dtypes.imagef((1, 2))).numpy()
+    assert "texel_groups" in seen.reached()
+    np.testing.assert_array_equal(found, numbers.argmax(1) * scales + 1)
 
 
 @pytest.mark.parametrize("half", [0, 1])

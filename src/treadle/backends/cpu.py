@@ -40,7 +40,10 @@ def _llvm_renderer(target: Target, contract: bool) -> Renderer:
     from ..render.llvm import LLVMRenderer
 
     return LLVMRenderer(
-        triple=target.triple, vector_bits=8 * target.vector_bytes, contract=contract
+        triple=target.triple,
+        vector_bits=8 * target.vector_bytes,
+        registers=target.vector_registers,
+        contract=contract,
     )
 
 

@@ -11,14 +11,12 @@ a message takes to set out, and that of each byte: what an estimate for other si
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import UserError
-from .processes import Times, arguments_of, connect_gloo, found_by, give, medians
+from .processes import Times, connect_gloo, give, medians, run_bench
 
 if TYPE_CHECKING:
     from mpi4py import MPI
@@ -33,17 +31,9 @@ MORE = {"captured": 3e-6, "eager": 50e-6}  # seconds on top of that
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start the processes, and print what they have measured; 1 where a limit is missed."""
-    options = arguments_of("treadle.bench.collectives", __doc__, arguments)
-    if options.worker:
-        measured(options)
-        return 0
-    try:
-        found = found_by(options)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps(found, indent=2) if options.json else as_text(found, options.n))
-    return int(any(_is_over(found[size], way) for size in found for way in MORE))
+    module = "treadle.bench.collectives"
+    status, found = run_bench(module, __doc__, arguments, measured, as_text)
+    return status or int(any(_is_over(found[size], way) for size in found for way in MORE))
 
 
 def measured(options: argparse.Namespace) -> None:

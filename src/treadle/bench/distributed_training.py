@@ -13,24 +13,14 @@ more where kernels run meanwhile. `PyTorch` is a step of DistributedDataParallel
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
-from ..errors import UserError
 from .models import Decoder, DigitNet, Network
-from .processes import (
-    Times,
-    Ways,
-    arguments_of,
-    connect_gloo,
-    found_by,
-    give,
-    medians,
-)
+from .processes import Times, Ways, connect_gloo, give, medians, run_bench
 from .work import Input
 
 if TYPE_CHECKING:
@@ -49,17 +39,7 @@ Row = tuple[Network, tuple[Input, ...]]
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Start the processes, and print what they have measured."""
-    options = arguments_of("treadle.bench.distributed_training", __doc__, arguments)
-    if options.worker:
-        measured(options)
-        return 0
-    try:
-        found = found_by(options)
-    except UserError as error:
-        print(error, file=sys.stderr)
-        return 2
-    print(json.dumps(found, indent=2) if options.json else as_text(found, options.n))
-    return 0
+    return run_bench("treadle.bench.distributed_training", __doc__, arguments, measured, as_text)[0]
 
 
 def rows(quick: bool) -> dict[str, Row]:

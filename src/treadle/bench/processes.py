@@ -1,8 +1,10 @@
 """What benches of several processes share: their arguments, the job, turns, and PyTorch's group.
 
-options = arguments_of("treadle.bench.collectives", __doc__, arguments)
-found = found_by(options)                          # in the first process: starts the job
-give(options, medians(ways, 20, options.rounds, comm), rank)         # in each worker
+    status, found = run_bench("treadle.bench.collectives", __doc__, arguments, measured, as_text)
+
+It starts the job, each of whose processes calls `measured(options)`, which ends with
+
+    give(options, {row: medians(ways, 20, options.rounds, comm)}, rank)
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import argparse
 import json
 import statistics
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -17,32 +20,44 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import DistributedError
+from ..errors import DistributedError, UserError
 
 if TYPE_CHECKING:
     from mpi4py import MPI
 
-__all__ = [
-    "Times",
-    "Ways",
-    "arguments_of",
-    "connect_gloo",
-    "found_by",
-    "give",
-    "medians",
-]
+__all__ = ["Times", "Ways", "connect_gloo", "give", "medians", "run_bench"]
 
 ROUNDS, QUICK_ROUNDS = 31, 3
 WARM_UPS = 4  # captures, connections, fresh pages
 Times = dict[str, dict[str, float]]  # seconds, by row and way
-
-
 Ways = Mapping[str, Callable[[], object]]
 
 
-def arguments_of(
-    module: str, about: str | None, arguments: Sequence[str] | None
-) -> argparse.Namespace:
+def run_bench(
+    module: str,
+    about: str | None,
+    arguments: Sequence[str] | None,
+    measured: Callable[[argparse.Namespace], None],
+    as_text: Callable[[Times, int], str],
+) -> tuple[int, Times]:
+    """An exit code, and what was measured and printed; nothing where this is one of the processes.
+
+    `module` is started again for each process, and `about` what it says of itself.
+    """
+    options = _options(module, about, arguments)
+    if options.worker:
+        measured(options)
+        return 0, {}
+    try:
+        found = _found_by(options)
+    except UserError as error:
+        print(error, file=sys.stderr)
+        return 2, {}
+    print(json.dumps(found, indent=2) if options.json else as_text(found, options.n))
+    return 0, found
+
+
+def _options(module: str, about: str | None, arguments: Sequence[str] | None) -> argparse.Namespace:
     """What a bench was called with; `worker` is the folder of a process that measures."""
     parser = argparse.ArgumentParser(f"python -m {module}", description=about)
     parser.add_argument("-n", type=int, default=2, help="how many processes (default: 2)")
@@ -56,7 +71,7 @@ def arguments_of(
     return options
 
 
-def found_by(options: argparse.Namespace) -> Times:
+def _found_by(options: argparse.Namespace) -> Times:
     """What the processes of a bench measure. Raises UserError where they do not come to an end."""
     from ..distributed.launch import Job, run
 

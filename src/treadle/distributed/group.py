@@ -13,18 +13,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, cast
 
 from ..config import settings
 from ..dtype import DType, dtypes, to_dtype
 from ..engine.background_calls import finish_calls, run_in_order
 from ..engine.collectives import issue
 from ..engine.devices import Device
+from ..engine.plain_calls import PlainCall
 from ..errors import DeviceError, DistributedError, DTypeError, ShapeError
 from ..ir.args import CollectiveArg, Mesh, ShardArg
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.origin import running_line
 from ..ir.shape import all_known
+from ..ir.views import behind_reshape
 from ..runtime.communicator import Call, Communicator
 from ..tensor import Tensor
 from .parts import joined, joined_as, part_of
@@ -49,6 +52,7 @@ class Group:
 
     def __init__(self, communicator: Communicator) -> None:
         self._communicator = communicator
+        self._known: dict[tuple[object, ...], PlainCall] = {}  # calls, by the lines that made them
 
     def __repr__(self) -> str:
         return f"<Group {self._communicator.name!r}: process {self.rank} of {self.size}>"
@@ -74,12 +78,14 @@ class Group:
         """The combination of all processes' `x` on each of them, in its shape.
 
         Halves and smaller floats are combined in float32 and rounded once. bools add up in int32.
+        For a mean each gives its part of it, so that no sum overflows, and each part is rounded.
         With REPRODUCIBLE=1 the sum is in the order of the processes. Raises DTypeError for a mean
         of integers, an extreme of complex numbers, DistributedError.
         """
         x, kind = self._checked(x, "allreduce"), _op(op)
-        narrow = _result_dtype(x.dtype, op, "allreduce")
-        x = x._as(_combined_in(x.dtype, op))
+        dtype = x.dtype
+        narrow, wide = _result_dtype(dtype, op, "allreduce"), _combined_in(dtype, op)
+        x = self._shared_out(x._as(wide), op)
         if settings.REPRODUCIBLE and self.size > 1:
             parts = self._call("all_gather", x, (self.size, *x.shape))
             total = parts[0]
@@ -87,7 +93,7 @@ class Group:
                 total = _COMBINED[op](total, parts[number])
         else:
             total = self._call("all_reduce", x, x.shape, op=kind)
-        return (total / self.size if op == "mean" else total)._as(narrow)
+        return total if narrow is wide else total._as(narrow)
 
     def reduce_scatter(self, x: Tensor, axis: int = 0, op: Reduction = "sum") -> Tensor:
         """This process's piece along `axis` of what `allreduce` gives: 1 of `size` equal ones.
@@ -97,14 +103,19 @@ class Group:
         x, kind = self._checked(x, "reduce_scatter"), _op(op)
         narrow = _result_dtype(x.dtype, op, "reduce_scatter")
         pieces = self._pieces(x, axis, "reduce_scatter")._as(_combined_in(x.dtype, op))
-        piece = self._call("reduce_scatter", pieces, pieces.shape[1:], op=kind)
-        return (piece / self.size if op == "mean" else piece)._as(narrow)
+        pieces = self._shared_out(pieces, op)
+        return self._call("reduce_scatter", pieces, pieces.shape[1:], op=kind)._as(narrow)
+
+    def _shared_out(self, x: Tensor, op: Reduction) -> Tensor:
+        """What this process adds to a combination by `op`."""
+        return x / self.size if op == "mean" else x
 
     def average_gradients(self, parameters: Iterable[Tensor], bucket: int = 25 << 20) -> None:
         """Give each parameter the mean of all processes' `.grad`, as one step on all data has it.
 
-        Gradients go in buckets of so many bytes, of one dtype and device each, so that few calls
-        are made; one is exchanged while the gradients of the next are computed. All processes have
+        Gradients below 1 MiB go in buckets of so many bytes, of one dtype and device each, so that
+        few calls are made. Larger ones go one by one: a copy to a bucket takes longer than a call.
+        One is exchanged while the next ones are computed. All processes have
         gradients of the same parameters. Of those over a mesh of another group, each process has
         the mean of its parts. Raises DistributedError.
         """
@@ -112,20 +123,28 @@ class Group:
         if self.size == 1:
             Tensor.realize(*(gradient for _, gradient in pairs))
             return
-        with later() as calls:
-            totals = [(together, self._summed(together)) for together in _buckets(pairs, bucket)]
-        issue(calls)
-        for together, total in totals:
-            begin = 0
-            for p, gradient in together:
-                piece = total[begin : begin + gradient.numel()]
-                mean = (piece / self.size).reshape(gradient.shape)
-                p.grad = mean if p.grad is None or p.grad is gradient else joined_as(p.grad, mean)
-                begin += gradient.numel()
+        former = [(p, p.grad) for p, _ in pairs]
+        try:
+            with later() as calls:
+                for together in _buckets(pairs, bucket):
+                    self._set_means(together)
+            issue(calls)
+        except BaseException:
+            for p, gradient in former:
+                p.grad = gradient
+            raise
 
-    def _summed(self, together: Sequence[Pair]) -> Tensor:
+    def _set_means(self, together: Sequence[Pair]) -> None:
+        """Each `.grad` becomes its piece of one mean, which is still to be exchanged.
+
+        Nobody asks for the gradients of this process alone from then on, so none is stored.
+        """
         first, *others = (gradient.flatten() for _, gradient in together)
-        return self.allreduce(first.cat(*others) if others else first)
+        means, begin = self.allreduce(first.cat(*others) if others else first, "mean"), 0
+        for p, gradient in together:
+            mean = means[begin : begin + gradient.numel()].reshape(gradient.shape)
+            p.grad = mean if p.grad is None or p.grad is gradient else joined_as(p.grad, mean)
+            begin += gradient.numel()
 
     # -- what moves -------------------------------------------------------------------------------
 
@@ -182,7 +201,7 @@ class Group:
         """
         home, peer = Device.canonicalize(device), self._peer(source, others=True)
         arg = self._arg("receive", tuple(shape), peer=peer, device=home)
-        return _issued(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home)
+        return _issued(Tensor._of(Node(Op.COLLECTIVE, to_dtype(dtype), (), arg), home))
 
     # -- tensors over all processes ---------------------------------------------------------------
 
@@ -248,8 +267,21 @@ class Group:
     def _call(
         self, kind: str, x: Tensor, shape: Sequence[int], op: Op | None = None, peer: int = 0
     ) -> Tensor:
-        arg = self._arg(kind, tuple(shape), op, peer, str(x.device))
-        return _issued(Node(Op.COLLECTIVE, x.dtype, (x.node,), arg), str(x.device))
+        shape = tuple(shape)
+        line = None if _later else running_line()
+        key = None if line is None else (id(line[0]), line[1], kind, op, peer, shape, x.dtype)
+        if key is not None and (known := self._known.get(key)) is not None:
+            if (made := known.made(x)) is not None:
+                return cast("Tensor", made)
+        is_plain = behind_reshape(x.node).op is Op.BUFFER
+        arg = self._arg(kind, shape, op, peer, str(x.device))
+        node = Node(Op.COLLECTIVE, x.dtype, (x.node,), arg)
+        result = _issued(x._result(node))
+        if key is not None and is_plain and (again := PlainCall.of(node, x, result)) is not None:
+            if len(self._known) == _LINES:
+                self._known.clear()
+            self._known[key] = again
+        return result
 
     def _arg(
         self,
@@ -306,6 +338,9 @@ def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
     for parameter, gradient in reversed(pairs):
         key = (gradient.dtype, gradient.device)
         together, room = last.get(key, ([], 0))
+        if gradient.nbytes() >= _ALONE:
+            found.append([(parameter, gradient)])
+            continue
         if gradient.nbytes() > room:
             together, room = [], size
             found.append(together)
@@ -314,12 +349,15 @@ def _buckets(pairs: Sequence[Pair], size: int) -> list[list[Pair]]:
     return found
 
 
-def _issued(node: Node, device: str) -> Tensor:
-    result = Tensor._of(node, device)
+_LINES = 256  # that a group knows at most
+_ALONE = 1 << 20  # bytes of a gradient that is exchanged where it is
+
+
+def _issued(result: Tensor) -> Tensor:
     if _later:
-        _later[-1].append(node)
+        _later[-1].append(result.node)
     else:
-        issue([node])
+        issue([result.node])
     return result
 
 

@@ -15,12 +15,19 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
 
 from ..errors import DistributedError
 from ..forks import fork_safe
-from ..runtime.communicator import Pace, finished
+from ..runtime.communicator import Call, Communicator, Pace, finished
 
-__all__ = ["Job", "Steps", "call_in_order", "finish_calls", "in_one_step", "run_in_order"]
+if TYPE_CHECKING:
+    import numpy as np
+
+__all__ = [
+    "Job", "Steps", "call_in_order", "finish_calls", "in_one_step", "run_in_order",
+    "take_part_in_order",
+]  # fmt: skip
 
 Steps = Iterator[None]  # each looks once, and the call is over when there are no more
 
@@ -155,6 +162,16 @@ def run_in_order(steps: Steps) -> None:
         call_in_order(steps).wait()
     else:
         finished(steps)
+
+
+def take_part_in_order(
+    group: Communicator, call: Call, given: np.ndarray | None, result: np.ndarray | None
+) -> None:
+    """A call of a group, waited for; as `run_in_order` of its steps, and sooner if it is small."""
+    if _calls.waiting:
+        call_in_order(group.steps(call, given, result)).wait()
+    else:
+        group.take_part(call, given, result)
 
 
 def in_one_step(function: Callable[[], None]) -> Steps:

@@ -4,7 +4,7 @@
         (a @ b + c @ d).realize()
     KernelMismatch: [realize] CPU: kernel reduce_add_64_128_3fa81c stores 1024.0 as element (0, 17)
     of float32 of shape (64, 128); 512.0, within 0.0039, is what its loops compute before any move
-      choices: matmul_tile, pack_operand
+      choices: register_tile, pack_operand
       train.py:12: y = a @ b + c @ d
 
 Kernels run one by one. What one is going to read and overwrite is kept; then what it has stored is

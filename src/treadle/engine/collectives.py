@@ -43,10 +43,11 @@ def issue(nodes: Sequence[Node]) -> None:
     """Make the calls that have not been made. Raises DistributedError."""
     if not used.is_used:
         return
-    if len(nodes) == 1 and all(map(is_backed, map(resolve, nodes[0].src))):
+    if len(nodes) == 1 and nodes[0].op is Op.COLLECTIVE:
         [call] = nodes
-        realize([(call, call.arg.device or device_of(call.src, call))])
-        return
+        if all(map(is_backed, map(resolve, call.src))):  # most often: nothing to look for
+            realize([(call, call.arg.device or device_of(call.src, call))])
+            return
     order = toposort(nodes, lambda n: resolve(n) is n)
     calls = [n for n in order if n.op is Op.COLLECTIVE and resolve(n) is n and not is_traced(n)]
     calls.sort(key=lambda n: n.arg.number)

@@ -15,10 +15,11 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from ..dtype import dtypes
 from ..errors import UserError
 from ..ir.args import BufferRef, ConstantName, Placeholder
 from ..ir.node import Node, toposort
-from ..ir.op import CUTS, Op
+from ..ir.op import CUTS, MOVEMENT, SAME, Op
 from ..ir.shape import size_max, size_product
 from ..ir.versions import stored_below
 from ..ir.views import Assign, behind_reshape, operand
@@ -28,8 +29,8 @@ from .steps import Transfer, listeners
 from .storages import capturing, claimed, held_nodes
 
 __all__ = [
-    "awaited", "commit", "copied", "is_stored", "keep_old_versions", "names_of", "readers",
-    "readers_beside", "remember_all", "revoking", "standing_for", "still_read",
+    "awaited", "commit", "copied", "is_stored", "keep_old_versions", "little_beside", "names_of",
+    "readers", "readers_beside", "remember_all", "revoking", "standing_for", "still_read",
 ]  # fmt: skip
 
 # A stored result is written by a kernel anyway; a copy is made beside them, and read first.
@@ -123,6 +124,37 @@ def readers_beside(effects: list[Node], order: list[Node], stored: set[Node]) ->
     return found if is_easy and _bytes_of(found) <= _COPY_COST * _bytes_of(lost) else []
 
 
+def little_beside(nodes: Sequence[Node], device: str) -> list[Node]:
+    """What holders have that is small, and hardly more work where `nodes` are computed on `device`.
+
+    The loss of gradients that processes exchange now, say: what it is computed from is there while
+    they are computed, and would be computed again for it later.
+    """
+    held = [n for n in _wanted() if not is_known(n) and is_stored(n) and _bytes_of([n]) <= _LITTLE]
+    images = current([*nodes, *held])[0]
+    computed = set(filter(_is_work, toposort(images[: len(nodes)])))
+    most = sum(map(_elements, computed)) // _LITTLE_OF
+    found = []
+    for node, image in zip(held, images[len(nodes) :], strict=True):
+        below = toposort([image], lambda n: n not in computed)
+        new = [n for n in below if n not in computed]
+        is_here = len(new) < len(below) and all(_is_easy(n, {device}) for n in new)
+        if is_here and sum(map(_elements, filter(_is_work, new))) <= most:
+            found.append(node)
+    return found
+
+
+def _is_work(node: Node) -> bool:
+    return bool(node.src) and node.op not in MOVEMENT and node.op not in SAME
+
+
+_LITTLE, _LITTLE_OF = 4096, 8  # bytes; and the part of the elements of all nodes
+
+
+def _elements(node: Node) -> int:
+    return 0 if node.dtype is dtypes.void else size_max(size_product(node.shape))
+
+
 def _is_easy(node: Node, here: set[str]) -> bool:
     """Whether a node is computed by kernels on the device `here`, whatever else they compute."""
     if node.op is Op.BUFFER:
@@ -157,7 +189,7 @@ def _wanted() -> dict[Node, None]:
 
 
 def _bytes_of(nodes: Iterable[Node]) -> int:
-    return sum(size_max(size_product(node.shape)) * node.dtype.itemsize for node in nodes)
+    return sum(_elements(node) * node.dtype.itemsize for node in nodes)
 
 
 def _reachable(stop: set[Node]) -> set[Node]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from ..config import scope, settings
 from ..ir.node import Node
@@ -33,6 +33,14 @@ from .storages import Captured
 __all__ = ["Settled", "Straight", "straight_of"]
 
 
+class Watching(Protocol):
+    """What reads more than its arguments: a capture."""
+
+    def moved_since(self) -> bool:
+        """Whether something that is read has got another node."""
+        ...
+
+
 class Settled:
     """Under which circumstances a capture may be replayed for arguments that are like `glances`."""
 
@@ -43,14 +51,14 @@ class Settled:
         self._scope: Mapping[str, object] = scope()
         self._training = settings.TRAINING
 
-    def still(self, capture: Capture) -> bool:
+    def still(self, capture: Watching) -> bool:
         """Whether nothing can have changed but the arguments."""
         here = scope()
         if here is not self._scope and here != self._scope:
             return False
         return changes.meaning == self._meaning or self._again(capture)
 
-    def _again(self, capture: Capture) -> bool:
+    def _again(self, capture: Watching) -> bool:
         now = changes.meaning
         if changes.captures or not settings.JIT:
             return False

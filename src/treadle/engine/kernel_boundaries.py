@@ -28,6 +28,7 @@ from ..transforms.matrices import siblings as results_of
 from ..transforms.recurrence import rows
 from .buckets import Exchange, independent_calls
 from .devices import Device
+from .effects import little_beside
 from .launching import run_step
 from .memory import Memory, adopt, memory_of, new_memory
 from .realized import holders, is_backed, remember, resolve
@@ -103,6 +104,7 @@ def _compute_cuts(outputs: Sequence[Node], realize: Realize) -> None:
             calls = [c for c in independent_calls(pending) if device_of(c.src, c) == device]
             others = _alike(pending, cut, device)
             also = [s for one in others for s in one.src if not is_backed(resolve(s))]
+            also += little_beside([s for call in calls for s in call.src] + also, device)
             _exchange(calls, also, device, realize)
             continue
         if cut.op is Op.RECUR and Device[device].interprets:

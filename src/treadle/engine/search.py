@@ -3,11 +3,11 @@
     best_schedule(kernel, job, opened, width=4)  ->  Winner(ast, schedule, searched=8, lasts=True)
 
 The heuristic's own choice is the first candidate. In each round what is near the best n so far
-(optimize/space.py) is compiled and measured, until a round brings nothing, or time or the number of
-candidates is used up. Before a candidate's time counts, its results are compared with those of the
-heuristic's choice everywhere, and these with the kernel before any move (see trial.py). At the end
-the winner runs against the heuristic's choice once more, in turns, and is taken only if it is
-clearly quicker.
+(optimize/space.py) is compiled and measured, what is likely to be quick (optimize/cost.py) first,
+until a round brings nothing, or time or the number of candidates is used up. Before a candidate's
+time counts, its results are compared with those of the heuristic's choice everywhere, and these
+with the kernel before any move (see trial.py). At the end the winner runs against the heuristic's
+choice once more, in turns, and is taken only if it is clearly quicker.
 
 All of that runs in another process (see remote_measure.py), so that a candidate which crashes, or
 never ends, is one candidate less, and nothing here has been touched. One surprise: the engine keeps
@@ -17,6 +17,7 @@ neither searches nor measures; each is kept as soon as it is found.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 import warnings
@@ -48,6 +49,8 @@ OWN_TIMES = 5  # times those that the heuristic's choice took, both compiled, co
 MAX_CANDIDATES = 64
 MAX_ENDED = 3  # processes that candidates may cost
 CLEARLY = 0.97  # of the heuristic's time
+UNLIKELY = 2.0  # times the least estimate: not measured
+LISTING = 0.5  # of the time that is left, at most, goes into listing what is near
 
 
 class Winner(NamedTuple):
@@ -75,7 +78,7 @@ def best_schedule(
     is not kept where another process may be able to search.
     """
     space = Space(kernel.ast, opened.code_target)
-    own = Winner(space.kernel, space.own, 0, lasts=True)
+    own = Winner(space.kernel_of(space.own), space.own, 0, lasts=True)
     if not backend_of(opened.name).computes or not can_be_judged(kernel):
         return own
     if _refused:
@@ -104,7 +107,7 @@ def best_schedule(
     if schedule == space.own:
         return own._replace(searched=search.count)
     forget_choices()
-    ast = replay(kernel.ast, opened.code_target, schedule)
+    ast = replay(kernel.ast, opened.code_target, schedule)  # which notes its choices
     return Winner(ast, schedule, search.count, lasts=True)
 
 
@@ -150,13 +153,23 @@ class _Search:
     def _round(self) -> bool:
         """Measure the neighbours of the best; whether one of them is the best now."""
         before = self.best
-        for start in sorted(self.seconds, key=self.seconds.__getitem__)[: self.width]:
-            for schedule in self.space.near(start):
-                is_over = self.clock() >= self.end or self.count >= MAX_CANDIDATES
-                if is_over or self.ended >= MAX_ENDED:
-                    return False
-                self._try(schedule)
+        for schedule in self._ranked():
+            is_over = self.clock() >= self.end or self.count >= MAX_CANDIDATES
+            if is_over or self.ended >= MAX_ENDED:
+                return False
+            self._try(schedule)
         return self.best != before
+
+    def _ranked(self) -> list[Schedule]:
+        """What is near the best, by what it is estimated to take; without what is far behind."""
+        starts = sorted(self.seconds, key=self.seconds.__getitem__)[: self.width]
+        near = (schedule for start in starts for schedule in self.space.near(start))
+        now = self.clock()
+        until = now + LISTING * (self.end - now)
+        listed = [*itertools.takewhile(lambda _: self.clock() < until, near)]
+        least = min(map(self.space.estimate, (*listed, *starts)))
+        likely = (one for one in listed if self.space.estimate(one) <= UNLIKELY * least)
+        return sorted(likely, key=self.space.estimate)
 
     def _try(self, schedule: Schedule) -> None:
         """Measure a schedule, if it is right."""

@@ -22,7 +22,7 @@ from ..ir.args import CollectiveArg, HostArg
 from ..ir.origin import Origin
 from ..runtime.base import Buffer, Launch
 from ..runtime.communicator import Call, Communicator
-from .background_calls import Steps, call_in_order, run_in_order
+from .background_calls import Steps, call_in_order, run_in_order, take_part_in_order
 from .memory import Memory, transfer
 from .nccl_calls import SMALL, by_nccl, nccl_for
 from .program import Program
@@ -163,16 +163,15 @@ class Collective:
         (target,) = targets
         given = next((memory.array().reshape(self.shape) for memory in operands), None)
         result = target.array().reshape(arg.shape)
-        calls = group.steps(call, given, result)
         if not target.is_shared:
-            run_in_order(calls)
+            take_part_in_order(group, call, given, result)
             target.fill(result)
             return
         target.written()
         if max(result.nbytes, 0 if given is None else given.nbytes) <= SMALL:
-            run_in_order(calls)
+            take_part_in_order(group, call, given, result)
             return
-        job = call_in_order(calls)  # its arrays keep the buffers as long
+        job = call_in_order(group.steps(call, given, result))  # its arrays keep the buffers as long
         self._arrived = target.arrives(job.wait)
         for memory in operands:
             memory.read_by(job.wait)
@@ -191,10 +190,10 @@ class Collective:
             return
         arrays = [target.array() for target in targets]
 
-        calls = group.steps(call, given, result)
+        exchange = group.steps(call, given, result)
 
         def steps() -> Steps:
-            yield from calls
+            yield from exchange
             for array, (begin, end) in zip(arrays, self._pieces(), strict=True):
                 array[...] = result[begin:end]
 

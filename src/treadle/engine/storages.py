@@ -34,10 +34,9 @@ from .realized import Holder, holders, resolve
 
 if TYPE_CHECKING:
     from .devices import Placement
-    from .memory import Promise
 
 __all__ = [
-    "Captured", "FirstCall", "Moves", "Storage", "Stored", "base_of", "bases_to_write",
+    "Captured", "FirstCall", "Moves", "Promised", "Storage", "Stored", "base_of", "bases_to_write",
     "capturing", "claimed", "first_call", "held_nodes", "is_behind", "is_last", "next_storage",
     "on_the_way", "overwritten", "rename", "shown", "storage_of", "written",
 ]  # fmt: skip
@@ -87,6 +86,14 @@ class Stored(Holder, Protocol):
     def _above(self) -> Sequence[Callable[[], Stored | None]]: ...
 
 
+class Promised(Protocol):
+    """What the node over a buffer will be like that nobody has asked for yet."""
+
+    def node(self, buffer: object, /) -> Node:
+        """The node, made now."""
+        ...
+
+
 class Captured(Stored, Protocol):
     """A tensor as captured functions see it: they tell it what they have done to it."""
 
@@ -99,7 +106,7 @@ class Captured(Stored, Protocol):
 
     def requires_grad_(self, requires_grad: bool | None = True) -> Self: ...
 
-    def _to_be(self, buffer: object, promise: Promise) -> Self:
+    def _to_be(self, buffer: object, promise: Promised) -> Self:
         """One like it in `buffer`, of which the promise says what it will be."""
         ...
 

@@ -22,7 +22,7 @@ import numpy as np
 from ..dtype import DType
 from ..errors import OutOfMemory
 from ..ir.elementwise import numpy_dtype
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Access
 from ..optimize.moves import Schedule
@@ -78,7 +78,8 @@ class Trial:
         self._ast, self._writes, self._opened, self._build = ast, writes, opened, build
         nodes = ast.toposort()
         self._params = sorted((n for n in nodes if n.op is Op.PARAM), key=lambda n: n.arg.slot)
-        loaded = {Access.of(n).memory.arg.slot for n in nodes if n.op is Op.LOAD}
+        read = {behind_after(Access.of(n).memory) for n in nodes if n.op is Op.LOAD}
+        loaded = {memory.arg.slot for memory in read if memory.op is Op.PARAM}
         self._in_place = bool(loaded & set(writes))
         self._lasting = {p.arg.slot for p in self._params if p.arg.lasts}
         self._tolerance = tolerance(nodes) or 0.0

@@ -21,11 +21,12 @@ from .node import Node, alu, item
 from .op import Op
 
 __all__ = [
-    "combined", "identity", "identity_of", "is_in_order", "is_tuple", "items", "start_of",
-    "tuple_of", "where_inside",
+    "combined", "identity", "identity_of", "is_in_order", "is_tuple", "items", "of_lanes",
+    "start_of", "tuple_of", "where_inside",
 ]  # fmt: skip
 
 Items = tuple[Node, ...]
+Across = Callable[[Op, Node], Node]  # in each lane: numbers of all lanes, combined
 
 
 @dataclass(frozen=True)
@@ -36,12 +37,14 @@ class Accumulator:
     identity(op, dtypes)                    the items that change nothing
     is_in_order(items, loop)                whether later steps of a loop come later
     start(op, items, loop)                  the items before the first step of such a loop
+    of_lanes(op, items, across)             the items of all lanes: `across` combines single ones
     """
 
     combine: Callable[[Op, Items, Items, bool], Items]
     identity: Callable[[Op, Sequence[DType]], Items]
     is_in_order: Callable[[Items, Node], bool]
     start: Callable[[Op, Items, Node], Items]
+    of_lanes: Callable[[Op, Items, Across], Items]
 
 
 def identity(op: Op, dtype: DType) -> Node:
@@ -97,6 +100,13 @@ def combined(op: Op, before: Node, after: Node, in_order: bool = False) -> Node:
     if not is_tuple(before):
         return alu(op, before, after)
     return tuple_of(ACCUMULATORS[op].combine(op, items(before), items(after), in_order))
+
+
+def of_lanes(op: Op, value: Node, across: Across) -> Node:
+    """One value of those that lanes hold, which `across` combines for single numbers."""
+    if not is_tuple(value):
+        return across(op, value)
+    return tuple_of(ACCUMULATORS[op].of_lanes(op, items(value), across))
 
 
 def where_inside(guard: Node, value: Node, op: Op) -> Node:
@@ -161,6 +171,16 @@ def _grows(node: Node, loop: Node) -> bool:
     return False
 
 
-_EXTREME = Accumulator(_better, _no_extreme, _is_later, _first)
+def _best_of_lanes(op: Op, parts: Items, across: Across) -> Items:
+    """The extreme, then the smallest place of those lanes that no other is better than."""
+    value, place = parts
+    best = across(op, value)
+    has_it = value.eq(best)
+    if value.dtype.is_float:  # where one is NaN, so is the extreme
+        has_it = has_it | value.ne(value)
+    return best, across(Op.MIN, has_it.where(place, identity(Op.MIN, place.dtype)))
+
+
+_EXTREME = Accumulator(_better, _no_extreme, _is_later, _first, _best_of_lanes)
 
 ACCUMULATORS = {Op.MAX: _EXTREME, Op.MIN: _EXTREME}

@@ -12,10 +12,10 @@ if TYPE_CHECKING:
     from ..dtype import ImageDType
 
 __all__ = [
-    "BoundsArg", "BufferRef", "CollectiveArg", "ConstantName", "GatherArg", "HostArg", "LocalRef",
-    "MatrixLayout", "Mesh", "ParamRef", "PartArg", "Placeholder", "RangeArg", "RecurArg",
-    "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg", "StageArg",
-    "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
+    "BoundsArg", "BufferRef", "ButterflyArg", "CollectiveArg", "ConstantName", "GatherArg",
+    "HostArg", "LocalRef", "MatrixLayout", "Mesh", "ParamRef", "PartArg", "Placeholder", "RangeArg",
+    "RecurArg", "ReduceArg", "RegisterRef", "ScanArg", "ScatterArg", "ShardArg", "SortArg",
+    "StageArg", "TensorBox", "Token", "VarArg", "WgmmaArg", "WindowArg",
 ]  # fmt: skip
 
 
@@ -185,12 +185,14 @@ class Mesh(tuple[str, ...]):
 class ShardArg:
     """Where the parts of a tensor are: one on each of `devices`, pieces of `axis` or copies.
 
-    Of a Mesh, this process has one part; `sizes` are those of all processes' pieces.
+    Of a Mesh, this process has one part; `sizes` are those of all processes' pieces. Of devices of
+    one process, whose pieces of an axis became copies, the gradient goes back to those of `back`.
     """
 
     devices: tuple[str, ...]
     axis: int | None
     sizes: tuple[int, ...] | None = None
+    back: int | None = None
 
 
 @dataclass(frozen=True)
@@ -356,6 +358,14 @@ class StageArg:
     buffers: int = 1
     fill: Literal["stores", "copies", "boxes"] = "stores"
     swizzle: int = 0
+
+
+@dataclass(frozen=True)
+class ButterflyArg:
+    """What a BUTTERFLY combines work items by, and how far those are apart: powers of two."""
+
+    op: Op
+    steps: tuple[int, ...]
 
 
 @dataclass(frozen=True)

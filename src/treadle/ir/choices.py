@@ -1,7 +1,7 @@
 """The choices that scheduling, optimising, lowering and running make, by name, and their record.
 
     take("partial_sums")               where the choice is made; nothing happens if nobody asks
-    with choices_of() as found: ...    found == {"matmul_tile", "partial_sums"}
+    with choices_of() as found: ...    found == {"register_tile", "partial_sums"}
     with observing() as seen: ...      seen.kernels: a set of names for each kernel that has run
 
 Every fast path, fusion and recogniser has a row in CHOICES: what it does, in one sentence. Tests
@@ -47,6 +47,7 @@ CHOICES: dict[str, Choice] = {
         merged_kernels="Kernels over the same loops are one that stores several results.",
         fuse_producer="A product is computed in the one kernel that reads it.",
         channels_last="Images between convolutions are stored with their channels innermost.",
+        narrow_partial_sums="Results of chains are stored as narrow as their sum is rounded.",
         columns_last="A chain of products is stored with columns innermost, then turned.",
         spread_windows="Windows that reach few places of an axis are summed close together.",
         blocked_scan="A long scan is cut into blocks and a scan of their totals.",
@@ -61,7 +62,8 @@ CHOICES: dict[str, Choice] = {
     ),
     **_stage(
         "optimize",
-        float64_accumulation="The terms of a variance are computed and summed in float64.",
+        float64_accumulation="The sums of a variance are float64, and take one pass.",
+        two_level_argmax="The place of an extreme is looked for in the block that has it.",
         pad_loops="A loop whose size is known at launch gets the largest one, under a mask.",
         trim_loops="A loop ends where launches know that its masks hide all that follows.",
         split_digits="A loop whose digits are used becomes two loops.",
@@ -70,8 +72,7 @@ CHOICES: dict[str, Choice] = {
         hoist_masks="A mask around a product moves onto one of its factors.",
         chained_matmul="Products of products are computed in blocks of rows.",
         masked_bounds="Loops of a block of rows end where a mask hides all that follows.",
-        tiled_attention="Attention runs in tiles of keys on matrix units, weights in registers.",
-        tiled_attention_gradients="Gradients of attention compute scores anew in registers.",
+        carried_rows="Reductions of products of rows go through tiles of keys in registers.",
         fuse_reductions="Two reductions of one nest share a loop.",
         fused_reduction_output="A result is stored and reduced in one pass over memory.",
         split_reduction="A long reduction is cut into chunks that workers share.",
@@ -84,19 +85,19 @@ CHOICES: dict[str, Choice] = {
         cached_rows="A costly row is computed once and kept in the cache.",
         cached_gathered_rows="A row that is gathered several times is kept in the cache.",
         row_pipelining="One loop reads a row, computes the next and stores a third.",
-        matmul_tile="A product is computed in tiles of registers.",
-        grouped_matmul="Several products are computed in one tile.",
-        swapped_matmul="Rows and columns of a product change places.",
-        packed_columns="The columns of a product are packed panel by panel, for each worker.",
-        packed_columns_for_all="The columns of a product are packed once for all workers.",
-        packed_rows="The rows of a product are packed once for all workers.",
+        register_tile="Results that share operands are computed in tiles of registers.",
+        grouped_tile="Several reductions of the same rows and columns are in one tile.",
+        swapped_tile="Rows and columns of a tile change places.",
+        packed_columns="The columns of tiles are packed panel by panel, for each worker.",
+        packed_columns_for_all="The columns of tiles are packed once for all workers.",
+        packed_rows="The rows of tiles are packed once for all workers.",
         striped_packing="Rows that lie across the steps are packed for eight steps at a time.",
         window_image="Rows that are windows are read from one copy of their image.",
         uniform_padding="All rows of a tile have the same steps, so that all others are skipped.",
-        zero_steps="A tile goes without the steps in which a factor is zero for all of its rows.",
-        skip_padding="A tile goes without the steps of a window in which there is nothing to add.",
-        k_tiling="Workgroups go through the steps of a product in slices.",
-        shared_tiles="Workgroups keep slices of both factors in shared memory.",
+        zero_steps="A tile goes without the steps that change nothing for all of its rows.",
+        skip_padding="A tile goes without the steps of a window that are in the padding.",
+        k_tiling="Workgroups go through the steps of a reduction in slices.",
+        shared_tiles="Workgroups keep slices of both operands in shared memory.",
         matrix_units="Products are made by the matrix units of subgroups.",
         warpgroup_units="Products are made by the matrix units of warpgroups.",
         bulk_copies="The copy engine fills shared memory with slices of a product's factors.",
@@ -113,8 +114,8 @@ CHOICES: dict[str, Choice] = {
         lane_reduction="The steps of a reduction are the lanes of vectors, in several copies.",
         unrolled_reduction="A short reduction is written out.",
         remainder_loop="What fills no whole vectors at the end of a row is a loop of its own.",
-        split_concat="The pieces of a concatenation are computed side by side.",
-        split_concat_rows="Rows of the pieces of a concatenation are computed side by side.",
+        split_concat="The pieces of a loop that masks divide are computed side by side.",
+        split_concat_rows="Rows of the pieces of a loop that masks divide are side by side.",
         dual_streams="A reduction reads long rows at two places at a time.",
     ),
     **_stage(

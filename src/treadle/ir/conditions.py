@@ -8,15 +8,18 @@ Intervals alone take i and j for independent.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..dtype import dtypes
 from .interval import Bounds, bounds
 from .node import Node, behind_after
 from .op import Op
-from .rules.index import linear_terms, sum_terms
+from .rules.index import linear_terms, simplify, sum_terms
 
-__all__ = ["TRUE", "all_of", "bounds_where", "parts", "stays_inside", "without_not"]
+__all__ = [
+    "TRUE", "all_of", "bounds_where", "constraints", "negation", "parts", "stays_inside",
+    "without_not",
+]  # fmt: skip
 
 TRUE = Node.const(dtypes.bool, True)
 
@@ -51,6 +54,59 @@ def without_not(condition: Node) -> tuple[Node, bool]:
         if flips is TRUE:
             return inner, True
     return condition, False
+
+
+def negation(condition: Node) -> Node:
+    """A condition that holds where this one does not, with NOT around comparisons alone."""
+    inner, is_not = without_not(condition)
+    if is_not:
+        return inner
+    if condition.op not in (Op.AND, Op.OR):
+        return ~condition
+    one, other = map(negation, condition.src)
+    return one | other if condition.op is Op.AND else one & other
+
+
+def constraints(condition: Node, holds: bool = True) -> list[Node] | None:
+    """Sums of loops that are all at least 0 where a condition holds (or not), and there alone.
+
+    None where that is not known, as of what has alternatives.
+    """
+    compared, is_not = without_not(condition)
+    if is_not:
+        return constraints(compared, not holds)
+    if condition.op is (Op.AND if holds else Op.OR):
+        sides = [constraints(side, holds) for side in condition.src]
+        return None if None in sides else [one for side in sides if side for one in side]
+    if condition.op is not Op.CMPLT:
+        return None
+    low, high = map(_as_index, condition.src)
+    if low is None or high is None:
+        return None
+    return [high - low - 1 if holds else low - high]
+
+
+def _as_index(node: Node) -> Node | None:
+    """Integer arithmetic on loops as index arithmetic, where it cannot overflow."""
+    if node.dtype.kind == "index":
+        return node
+    new: dict[Node, Node] = {}
+    for item in node.toposort(lambda n: n.dtype.kind != "index"):
+        if item.dtype.kind == "index":
+            new[item] = item
+        elif item.op is Op.CONST and item.dtype.is_int:
+            new[item] = Node.index(item.arg)
+        elif item.op is Op.CAST and item.src[0] in new:
+            new[item] = new[item.src[0]]
+        elif item.op in (Op.ADD, Op.SUB, Op.MUL) and all(s in new for s in item.src):
+            left, right = (new[s] for s in item.src)
+            new[item] = left.alu(item.op, right)
+        else:
+            return None
+        low, high = bounds(new[item])
+        if item.dtype.kind != "index" and not item.dtype.min <= low <= high <= item.dtype.max:
+            return None
+    return simplify(new[node])
 
 
 def bounds_where(index: Node, conditions: Iterable[Node]) -> Bounds:
@@ -88,14 +144,11 @@ def _multiple(terms: dict[Node, int], sums: Sum) -> int:
     return factor if all(terms.get(t) == factor * c for t, c in sums) else 0
 
 
-def _limits(condition: Node) -> list[tuple[Sum, Bounds]]:
-    """The bounds that a comparison sets on a linear sum, and on the sum's opposite."""
-    compared, is_not = without_not(condition)
-    if compared.op is not Op.CMPLT or compared.src[0].dtype.kind != "index":
-        return []
-    terms, offset = linear_terms(compared.src[0] - compared.src[1])
-    if not terms:
-        return []
-    opposite = {t: -c for t, c in terms.items()}
-    low, high = (-offset, math.inf) if is_not else (-math.inf, -offset - 1)
-    return [(frozenset(terms.items()), (low, high)), (frozenset(opposite.items()), (-high, -low))]
+def _limits(condition: Node) -> Iterator[tuple[Sum, Bounds]]:
+    """The bounds that a condition sets on linear sums, and on their opposites."""
+    for one in constraints(condition) or ():
+        terms, offset = linear_terms(one)
+        if terms:
+            opposite = {t: -c for t, c in terms.items()}
+            yield frozenset(terms.items()), (-offset, math.inf)
+            yield frozenset(opposite.items()), (-math.inf, offset)

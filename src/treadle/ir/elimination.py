@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from .conditions import bounds_where, without_not
+from .conditions import bounds_where, constraints
 from .loops import Ranges, has_fixed_size, loop_size, ranges_of
 from .node import Node
 from .op import Op
@@ -27,43 +27,31 @@ def is_met_for_each(conditions: Iterable[Node], loops: Ranges, kept: list[Node])
 
     That is proved for each iteration of `loops` in which the conditions `kept` hold.
     """
-    constraints: list[Constraint] = []
-    for condition in conditions:
-        constraint = _constraint(condition)
-        if constraint is None:
-            return False
-        constraints.append(constraint)
-    terms = {term for terms, _ in constraints for term in terms}
+    sums = [constraints(condition) for condition in conditions]
+    if None in sums:
+        return False
+    limits = [linear_terms(one) for each in sums if each for one in each]
+    terms = {term for terms, _ in limits for term in terms}
     others = {term for term in terms if not ranges_of(term) <= loops}
     for other in others:
         if other.op is not Op.RANGE or not has_fixed_size(other):
             return False
         if any(other in ranges_of(condition) for condition in kept):
             return False
-        constraints += [({other: 1}, 0), ({other: -1}, loop_size(other) - 1)]
+        limits += [({other: 1}, 0), ({other: -1}, loop_size(other) - 1)]
     for other in others:
-        left = _without(other, constraints)
+        left = _without(other, limits)
         if left is None:
             return False
-        constraints = left
-    return all(bounds_where(sum_terms(*left), kept)[0] >= 0 for left in constraints)
+        limits = left
+    return all(bounds_where(sum_terms(*left), kept)[0] >= 0 for left in limits)
 
 
-def _constraint(condition: Node) -> Constraint | None:
-    """A comparison of linear sums as a constraint; None for any other condition."""
-    compared, is_not = without_not(condition)
-    if compared.op is not Op.CMPLT or compared.src[0].dtype.kind != "index":
-        return None
-    less, more = compared.src
-    terms, offset = linear_terms(less - more if is_not else more - less)
-    return terms, offset if is_not else offset - 1
-
-
-def _without(loop: Node, constraints: list[Constraint]) -> list[Constraint] | None:
-    """What `constraints` say about all but `loop`; None where rounding would matter."""
-    left = [constraint for constraint in constraints if loop not in constraint[0]]
-    lower = [constraint for constraint in constraints if constraint[0].get(loop, 0) > 0]
-    upper = [constraint for constraint in constraints if constraint[0].get(loop, 0) < 0]
+def _without(loop: Node, limits: list[Constraint]) -> list[Constraint] | None:
+    """What `limits` say about all but `loop`; None where rounding would matter."""
+    left = [constraint for constraint in limits if loop not in constraint[0]]
+    lower = [constraint for constraint in limits if constraint[0].get(loop, 0) > 0]
+    upper = [constraint for constraint in limits if constraint[0].get(loop, 0) < 0]
     for (low, least), (high, most) in ((a, b) for a in lower for b in upper):
         up, down = low[loop], -high[loop]
         if min(up, down) > 1:

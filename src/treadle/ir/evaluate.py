@@ -24,7 +24,8 @@ def evaluate(node: Node, values: Mapping[Node, Array | int]) -> Array:
     """The value of a kernel expression over the leaves (RANGE, WILDCARD, LOAD...) in `values`.
 
     Scalars may be arrays of any shape, which broadcast; a vector of `count` lanes has them as its
-    last axis, and a value that SUBGROUP or QUAD combines has the work items of each subgroup there.
+    last axis, and a value that SUBGROUP or BUTTERFLY combines has the work items of each subgroup
+    there.
     Raises InternalError for a node without a value or an elementwise meaning.
     """
     known: dict[Node, Array] = {
@@ -65,6 +66,15 @@ def _tree(node: Node, source: list[Array]) -> Array:
     return cast_array(parts[0], node.dtype)
 
 
+def _butterfly(node: Node, value: Array) -> Array:
+    """The last axis is of work items, each combined with those of the numbers that differ."""
+    lanes = np.arange(value.shape[-1])
+    for step in node.arg.steps:
+        other = value[..., lanes ^ step]
+        value = apply_alu(node.arg.op, node.dtype, (node.dtype, node.dtype), (value, other))
+    return value
+
+
 _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
     Op.BROADCAST: lambda node, source: np.repeat(source[0][..., None], node.dtype.count, -1),
     Op.LANES: lambda node, source: np.arange(node.dtype.count).astype(numpy_dtype(node.dtype)),
@@ -77,7 +87,5 @@ _LANES: dict[Op, Callable[[Node, list[Array]], Array]] = {
     ),
     Op.QUICK_EXP2: lambda node, source: np.exp2(source[0]),
     Op.SCALE: lambda node, source: np.ldexp(source[0], np.nan_to_num(source[1]).astype(np.int32)),
-    Op.QUAD: lambda node, source: np.repeat(
-        _tree(node, [source[0].reshape(*source[0].shape[:-1], -1, 4)]), 4, -1
-    ),
+    Op.BUTTERFLY: lambda node, source: _butterfly(node, *source),
 }

@@ -9,7 +9,6 @@ Then one loop can do both.
 
 from __future__ import annotations
 
-from .accumulators import is_tuple
 from .loops import closed_ranges
 from .node import Node
 from .op import Op
@@ -68,7 +67,7 @@ def loops_alike(output: Node, total: Node) -> dict[Node, Node] | None:
     places, loops = places_in(output), set(closed_ranges(output))
     found: dict[Node, Node] = {}
     for reduce in reductions_of(total):
-        if any(n.op is Op.REDUCE for n in reduce.src[0].toposort()) or is_tuple(reduce):
+        if any(n.op is Op.REDUCE for n in reduce.src[0].toposort()):
             return None
         mine = {*closed_ranges(total), *reduce.src[1:]}
         alike = next((m for m in _mappings(reduce, places) if m.keys() == mine), None)

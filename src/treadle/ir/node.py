@@ -29,8 +29,8 @@ from .shape import Shape, infer_shape, simple_size
 from .weak import Reference, inside
 
 __all__ = [
-    "Node", "NodeLike", "behind_after", "carry", "following", "intern_count", "item", "substitute",
-    "toposort", "without",
+    "Node", "NodeLike", "behind_after", "carry", "changed", "following", "intern_count", "item",
+    "substitute", "toposort", "without",
 ]  # fmt: skip
 
 # What stands beside a node in arithmetic: Python's numbers become constants of its dtype.
@@ -363,6 +363,17 @@ def substitute(roots: tuple[Node, ...], mapping: dict[Node, Node]) -> tuple[Node
     for node in toposort(roots, lambda n: n not in mapping):
         if node not in new:
             new[node] = _rebuilt(node, new)
+    return tuple(new[root] for root in roots)
+
+
+def changed(roots: Iterable[Node], change: Callable[[Node, Node], Node]) -> tuple[Node, ...]:
+    """These graphs with `change(node, now)` in place of each node, which is `now` on what its
+    sources became; constants are folded again.
+    """
+    roots = tuple(roots)
+    new: dict[Node, Node] = {}
+    for node in toposort(roots):
+        new[node] = change(node, _rebuilt(node, new))
     return tuple(new[root] for root in roots)
 
 

@@ -125,7 +125,7 @@ class Op(IntEnum):
     WAIT = auto()
     WORK_ITEM = auto()
     SUBGROUP = auto()
-    QUAD = auto()
+    BUTTERFLY = auto()
     QUICK_EXP2 = auto()
     SCALE = auto()
     HALVES = auto()
@@ -341,9 +341,13 @@ INFO: dict[Op, OpInfo] = {
     Op.SUBGROUP: OpInfo(
         1, "src[0] of all work items of the subgroup combined by arg, for each of them"
     ),
-    Op.QUAD: OpInfo(1, "likewise of work items 4 n to 4 n + 3 of the subgroup, for each of them"),
+    Op.BUTTERFLY: OpInfo(
+        1,
+        "likewise by arg.op, of those work items of the subgroup whose numbers differ in the bits "
+        "arg.steps alone",
+    ),
     Op.QUICK_EXP2: OpInfo(
-        1, "2 ** src[0] within 2 ** -22 of it, or 0 below 2 ** -126, for what is rounded to 16 bits"
+        1, "2 ** src[0] within 2 ** -21 of it, or 0 below 2 ** -126, for what is rounded to 16 bits"
     ),
     Op.SCALE: OpInfo(2, "src[0] * 2 ** src[1], which is whole, rounded once"),
     Op.HALVES: OpInfo(

@@ -27,7 +27,7 @@ from ..explained import EXPLAINING
 from .node import Node, carry
 from .op import Op
 
-__all__ = ["Origin", "lines_of", "mark", "origin_of", "pass_on"]
+__all__ = ["Origin", "lines_of", "mark", "origin_of", "pass_on", "running_line"]
 
 _PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _own_files: set[str] = set()  # those seen so far: to look one up is cheaper than its prefix
@@ -42,10 +42,17 @@ _OPERATORS: dict[type[ast.operator], str] = {
 
 def mark(node: Node) -> None:
     """Remember the running line outside of this package as the one that made `node`."""
-    if node.origin is not None:
-        return
+    if node.origin is None and (line := running_line(2)) is not None:
+        _set_origin(node, (*line, False))
+
+
+def running_line(above: int = 1) -> tuple[CodeType, int, CodeType | None] | None:
+    """The instruction of the user's code that runs, and what of this package it has called.
+
+    `above`: how many frames there are from this one to the first that may be the package's last.
+    """
     # the nearest frame is a tensor's own, and above it only its constructor may end
-    inner, frame = None, sys._getframe(2)
+    inner, frame = None, sys._getframe(above + 1)
     while frame is not None:
         code = frame.f_code
         if code is EXPLAINING:
@@ -54,10 +61,10 @@ def mark(node: Node) -> None:
         file = code.co_filename
         if file not in _own_files:
             if not file.startswith(_PACKAGE):
-                _set_origin(node, (code, frame.f_lasti, inner, False))
-                return
+                return code, frame.f_lasti, inner
             _own_files.add(file)
         inner, frame = code, frame.f_back
+    return None
 
 
 def pass_on(node: Node, made: Iterable[Node | None], *, gradient: bool = True) -> None:

@@ -30,7 +30,7 @@ _MACHINE = ALU | _VALUES | _LANES | frozenset((
     Op.PARAM, Op.LOCAL, Op.REGISTER, Op.RANGE, Op.LOAD, Op.STORE, Op.PREFETCH, Op.LINE,
     Op.UPDATE, Op.END, Op.AFTER,
     Op.BARRIER, Op.COMMIT, Op.WAIT, Op.AWAIT, Op.EXPECT, Op.BOX, Op.WORK_ITEM, Op.SUBGROUP,
-    Op.QUAD, Op.QUICK_EXP2, Op.SCALE, Op.HALVES, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
+    Op.BUTTERFLY, Op.QUICK_EXP2, Op.SCALE, Op.HALVES, Op.FRAGMENT, Op.MMA, Op.WGMMA, Op.SINK,
 ))  # fmt: skip
 KERNEL_OPS = _MACHINE | {Op.REDUCE, Op.SCAN, Op.STAGE, Op.TICKET, Op.TUPLE, Op.ITEM}
 
@@ -111,11 +111,11 @@ def _check_lanes(node: Node) -> None:
         _need(node, node.dtype.count == 1, "the result is one lane")
 
 
-def _check_subgroup(node: Node) -> None:
-    _need(node, node.arg in _REDUCERS, "the arg is no associative op")
+def _check_subgroup(node: Node, op: Op) -> None:
+    _need(node, op in _REDUCERS, "the arg is no associative op")
     _need(node, node.src[0].dtype is node.dtype, "the dtype is not the source's")
     _need(node, node.dtype.count == 1, "combines scalars")
-    can = node.dtype.is_bool or (node.dtype.bits <= 32 and node.arg is not Op.MUL)
+    can = node.dtype.is_bool or (node.dtype.bits <= 32 and op is not Op.MUL)
     _need(node, can, "not every subgroup multiplies, or combines 64 bits")
 
 
@@ -310,7 +310,8 @@ CHECKS: dict[Op, Callable[[Node], None]] = {
     **dict.fromkeys((Op.REDUCE, Op.SCAN), _check_reduce),
     **dict.fromkeys((Op.LOAD, Op.STORE), _check_memory),
     **dict.fromkeys((Op.GATHER, Op.SCATTER), _check_places),
-    **dict.fromkeys((Op.SUBGROUP, Op.QUAD), _check_subgroup),
+    Op.SUBGROUP: lambda node: _check_subgroup(node, node.arg),
+    Op.BUTTERFLY: lambda node: _check_subgroup(node, node.arg.op),
     Op.AWAIT: _check_mbarrier,
     Op.EXPECT: _check_mbarrier,
     Op.BOX: _check_box,

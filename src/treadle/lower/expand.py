@@ -19,19 +19,18 @@ from functools import reduce as fold
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
-from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
+from ..ir.accumulators import combined, is_in_order, items, of_lanes, tuple_of
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node, alu, alu_dtype, item
 from ..ir.op import ALU, Op
 from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_terms
-from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of
-from .interleave import store_interleaved
+from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of, operand
+from .block_stores import Block, find_block, find_dense_block
 from .lane_scans import scanned
-from .lanes import broadcast, contiguous, lane_condition, segments, without_lane
+from .lanes import broadcast, contiguous, lane_condition, segments
 from .register_transpose import transposed
 from .strided_lanes import strided
-from .transposed_stores import find_side, store_transposed
 
 __all__ = ["expand"]
 
@@ -357,61 +356,35 @@ class _Expander:
             return Store(memory, index, value, gate, store.how).node()
         base = self._contiguous(store.index, position, vector)
         if base is None:
-            woven = self._woven(node, position, vector, memory)
-            if woven is not None:
-                return woven
             index = self._scalar(store.index, position, {})
+            block = find_dense_block(store, index, vector, self.axes[node])
+            if block is not None:
+                return self._store_block(store, position, block, memory)
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
                 gate = self._scalar(store.gate, position, {})
                 return Node.sink(apart.store(memory, value, gate))
-            side = find_side(store, self.axes[node], self.has_masks)
-            if side is not None and value.dtype.count > 1:
-                return self._store_turned(node, position, vector, side, memory)
+            block = find_block(store, vector, self.axes[node], self.has_masks)
+            if block is not None and value.dtype.count > 1:
+                return self._store_block(store, position, block, memory)
             return self._store_lanes(store, position, vector, memory, value)
         gate = self._gate(store.gate, position, vector)
         return Store(memory, base, broadcast(value, loop_size(vector)), gate, store.how).node()
 
-    def _woven(
-        self, node: Node, position: dict[Node, int], vector: Node, memory: Node
-    ) -> Node | None:
-        """The stores of all copies over an unrolled RANGE that fill whole vectors together.
-
-        Lanes lie as far apart as there are copies, which lie side by side. The first copy stores
-        them all, the others nothing. None where that is not how they lie.
-        """
-        store = Store.of(node)
-        found = without_lane(self._scalar(store.index, position, {}), vector)
-        if found is None:
-            return None
-        base, step = found
-        tied = self.free[store.gate]
-        sides = (r for r in self.axes[node] if loop_size(r) == step and r not in tied)
-        side = next((r for r in sides if contiguous(store.index, r) is not None), None)
-        if side is None:
-            return None
-        if position[side]:
-            return Node.sink(())
-        values = [self._at(store.value, position | {side: n}) for n in range(step)]
-        gate = self._scalar(store.gate, position, {})
-        width = self.shuffled_bytes(store.value.dtype)
-        return Node.sink(store_interleaved(memory, base, values, gate, vector, width))
-
-    def _store_turned(
-        self, node: Node, position: dict[Node, int], vector: Node, side: Node, memory: Node
+    def _store_block(
+        self, store: Store, position: dict[Node, int], block: Block, memory: Node
     ) -> Node:
-        """The stores of all copies over `side`. The first copy stores them, the others nothing."""
+        """The stores of all copies over a side. The first copy stores them, the others nothing."""
+        side = block.side
         if position[side]:
             return Node.sink(())
-        store = Store.of(node)
         around = {r: n for r, n in position.items() if r is not side}
-        places = []
-        for number in range(loop_size(vector)):
-            lane = {vector: number}
-            gate = self._scalar(store.gate, around, lane)
-            places.append((self._scalar(store.index, around, lane), gate))
+        at = lambda lane: (
+            self._scalar(store.index, around, lane), self._scalar(store.gate, around, lane)
+        )  # fmt: skip
         rows = [self._at(store.value, around | {side: n}) for n in range(loop_size(side))]
-        return Node.sink(tuple(store_transposed(memory, rows, side, places, self.has_masks)))
+        width = self.shuffled_bytes(store.value.dtype)
+        return Node.sink(block.stores(memory, rows, at, self.has_masks, width))
 
     def _store_lanes(
         self, store: Store, position: dict[Node, int], vector: Node, memory: Node, value: Node
@@ -449,7 +422,8 @@ class _Expander:
             value = tuple_of([broadcast(part, count) for part in items(value)])
             parts.append(Reduce(value, loops, reduce.arg).node() if loops else value)
         op = reduce.arg.op
-        in_order = not loops and vector is None and is_in_order(op, reduce.value, reduce.loops)
+        copied = tuple(r for r in reduce.loops if r.arg.kind == "unroll")
+        in_order = not loops and is_in_order(op, reduce.value, copied)
         total = _tree(op, parts, in_order)
         return total if vector is None else _of_lanes(op, total)
 
@@ -545,24 +519,11 @@ def _tree(op: Op, parts: list[Node], in_order: bool = False) -> Node:
 
 
 def _of_lanes(op: Op, total: Node) -> Node:
-    """All lanes combined: of a tuple, one half of them with the other, again and again."""
-    if not is_tuple(total):
-        return Node(Op.HREDUCE, total.dtype.scalar, (total,), op)
-    count = items(total)[0].dtype.count
-    while count > 1:
-        count //= 2
-        total = combined(op, _lanes(total, 0, count), _lanes(total, count, count))
-    return total
-
-
-def _lanes(value: Node, first: int, count: int) -> Node:
-    """So many lanes of each item of a tuple."""
-    if count == 1:
-        return tuple_of([Node(Op.EXTRACT, v.dtype.scalar, (v,), first) for v in items(value)])
-    places = tuple(range(first, first + count))
-    return tuple_of(
-        [Node(Op.SHUFFLE, v.dtype.scalar.vec(count), (v, v), places) for v in items(value)]
+    """All lanes of a value combined."""
+    across = lambda op, part: broadcast(
+        Node(Op.HREDUCE, part.dtype.scalar, (part,), op), part.dtype.count
     )
+    return tuple_of([operand(part) for part in items(of_lanes(op, total, across))])
 
 
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:

@@ -1,41 +1,17 @@
-"""Vectors that are stored in turn, lane by lane: shuffled into whole vectors of memory.
+"""Vectors woven into one another, lane by lane.
 
-out[3 * lane + c] = v_c, c = 0, 1, 2   ->   three vectors: v0[0] v1[0] v2[0] v0[1] v1[1] ...
+v0, v1, v2   ->   three vectors: v0[0] v1[0] v2[0] v0[1] v1[1] ...
 """
 
 from __future__ import annotations
 
 from ..dtype import dtypes
-from ..ir.choices import take
-from ..ir.conditions import TRUE
-from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import Store
-from .lanes import broadcast, lane_condition
 
-__all__ = ["interleaved", "joined", "store_interleaved"]
+__all__ = ["interleaved", "joined"]
 
 HALF_LINE = 32  # bytes: the least that is stored around the caches
-
-
-def store_interleaved(
-    memory: Node, base: Node, values: list[Node], gate: Node, vector: Node, width: int = 0
-) -> tuple[Node, ...]:
-    """The STOREs of `values` in turn from `base` on, for the lanes where `gate` holds.
-
-    `width` is how many bytes can be moved anywhere at once.
-    """
-    take("interleaved_stores")
-    lanes = loop_size(vector)
-    wide = [broadcast(value, lanes) for value in values]
-    is_whole = gate is TRUE
-    stores, place = [], 0
-    for piece in joined(interleaved(wide, width)) if is_whole else interleaved(wide):
-        mask = TRUE if is_whole else lane_condition(gate, vector, place, len(values))
-        stores.append(Store(memory, base + place, piece, mask).node())
-        place += piece.dtype.count
-    return tuple(stores)
 
 
 def interleaved(vectors: list[Node], width: int = 0) -> list[Node]:

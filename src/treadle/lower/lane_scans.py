@@ -1,4 +1,4 @@
-"""Running totals in the lanes of vectors, for scans along rows (optimize/scans.py).
+"""Running totals in the lanes of vectors, for scans along rows (nest.scan_along_row).
 
     total = REGISTER(0); out[r*4 + lane] = AFTER(total, UPDATE(total, x[r*4 + lane]; ADD))
       ->  a, b, c, d  ->  a, a+b, b+c, c+d  ->  a, a+b, a+b+c, a+b+c+d, and the total before in all

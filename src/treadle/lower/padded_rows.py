@@ -1,11 +1,11 @@
-"""Padded rows: the address of a row of memory, or of zeros beyond an image's borders.
+"""Padded rows: the address of a row of memory, or of zeros where a gate does not hold.
 
     for c: LOAD(p, base + c, gate, 0)
       ->  line = LINE(p, base, gate);  for c: LOAD(line, c)
 
-A product reads an image one element at a time, channel by channel, and the gate says for all
-channels of a pixel whether it is one. So the address is chosen once, outside of the loop, and the
-loop reads without asking.
+A loop may read a row one element at a time under a gate that is the same for all of its steps: a
+pixel beyond an image's borders, a row that a matrix was padded by. So the address is chosen once,
+outside of the loop, and the loop reads without asking.
 """
 
 from __future__ import annotations

@@ -166,19 +166,20 @@ def _packing(
         if len(bases) != 1 or len(apart) != 1:
             continue
         ((memory, dtype, base),) = bases
+        nbytes = dtype.itemsize * len(places) * loop_size(packing)
+        each = max(1, _per_line(memory) // min(apart))  # places that lie in one line
+        places, step_of_lines = places[::each], each * apart.pop()
         following = None if base is None else _next_of(base, grid)
         bits = (len(places) - 1).bit_length()
         lines = loop_size(packing) << bits
-        if following is None or loop_size(tile, step) < lines:
-            continue
-        if not caches.is_panel(dtype.itemsize * len(places) * loop_size(packing)):
+        if following is None or loop_size(tile, step) < lines or not caches.is_panel(nbytes):
             continue
         turn, _ = _turn(tile, [step], lines)
         line = alu(Op.AND, turn, turn.like((1 << bits) - 1))
         if len(places) < 1 << bits:
             line = _at_most(line, len(places) - 1)
         now = alu(Op.SHR, turn, turn.like(bits))
-        place = following.substitute({packing: now}) + places[0] + line * apart.pop()
+        place = following.substitute({packing: now}) + places[0] + line * step_of_lines
         yield Node(Op.PREFETCH, dtypes.void, (memory, place), 2)
 
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Access, Load, Store
+from ..target import CACHE_LINE
 from .linearize import param_bytes
 
 __all__ = [
@@ -24,7 +25,6 @@ __all__ = [
     "split_index", "stretches",
 ]  # fmt: skip
 
-CACHE_LINE = 64  # bytes of a cache line on every processor that treadle knows
 STREAM = "stream"  # the arg of a STORE around the caches
 
 

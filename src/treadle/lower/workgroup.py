@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from ..dtype import dtypes
 from ..errors import InternalError
+from ..ir.accumulators import of_lanes
 from ..ir.args import VarArg
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
-from ..ir.node import Node
+from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce, Store
@@ -59,12 +60,16 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
         elif node.op is Op.REDUCE and closed:
             value, *loops = src
             mine = Reduce(value, tuple(loops), node.arg).node() if loops else value
-            new[node] = Node(Op.SUBGROUP, node.dtype, (mine,), node.arg.op)
+            new[node] = of_lanes(node.arg.op, mine, _of_subgroup)
         elif node.op is Op.END and counts[node] < work_items:
             new[node] = node.replace(src=tuple(_gated(s, work_item < counts[node]) for s in src))
         else:
-            new[node] = node if src == node.src else node.replace(src=src)
+            new[node] = node if src == node.src else rebuild(node, src)
     return new[root], work_items
+
+
+def _of_subgroup(op: Op, value: Node) -> Node:
+    return Node(Op.SUBGROUP, value.dtype, (value,), op)
 
 
 def _work_item(name: str, count: int) -> Node:

@@ -5,7 +5,8 @@
     gather along rows: x[row, places[row, c]]
       ->  a STAGE holds the row of x, which is read from memory as a stream
 
-Only costly functions are worth the detour through memory, and only rows that fit the cache.
+Only costly functions are worth the detour through memory, and only rows that fit the cache. Which
+function it is does not count, nor what is reduced: tanh(x) - max(tanh(x)) is such a kernel.
 """
 
 from __future__ import annotations
@@ -36,10 +37,9 @@ UNROLL = 4
 
 def cache_costly_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each costly row that a reduction and the output both compute."""
-    for nest in moves.nests():
-        if nest.node.op is Op.END and not nest.is_scheduled and not sequential_loops(nest):
-            for reduce in nest.reduces():
-                _keep(moves, nest, reduce, target)
+    for nest in moves.open_nests():
+        for reduce in nest.reduces():
+            _keep(moves, nest, reduce, target)
 
 
 def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:

@@ -22,17 +22,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.attention import is_kept, is_of_product, without_rows
+from ..ir.kept_rows import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce, Stage, operands
 from ..target import Target
-from .matmul_problem import factors_of
 from .moves import Move, Moves
 from .nest import Nest, sequential_loops, stride
 from .parameters import Parameters
-from .row_blocking import Blocks, Chain, rows_of_a_block
+from .row_blocking import Blocks, Chain, factors_of, rows_of_a_block
 
 __all__ = ["ChainedMatmul", "ComputeRows", "DivideLast", "block_chained_matmul"]
 

@@ -1,12 +1,12 @@
-"""Tiles of a product, in one hierarchy for every target, and which one it has on a unit.
+"""Tiles of results, in one hierarchy for every target, and which one is taken of a unit.
 
     unit      results that are computed at once: of a matrix unit, a vector, or one of a work item
     each      units that a worker has (a core, a work item, a subgroup, a warpgroup), in registers
     workers   of a workgroup, or the one core
 
-    choose(Product(512, 512, 512), vector_unit(target, dtypes.float32), target)
+    choose(Sizes(512, 512, 512), vector_unit(target, dtypes.float32), target)
         ->  Tile((1, 8), (4, 3), (1, 1))                              on a processor
-    choose(Product(4096, 4096, 64), MMA["float16"], target)
+    choose(Sizes(4096, 4096, 64), MMA["float16"], target)
         ->  Tile((16, 8), (4, 4), (2, 4), depth=32, buffers=2)        on matrix units
 
 What a target is quick with is data: a `Tiling` lists levels, the best first, and says by which cost
@@ -22,21 +22,33 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ..target import FEW_REGISTERS, Levels, MatrixUnit, Target, Tiling, Workgroup
+from ..target import (
+    CACHE_LINE,
+    CACHE_SHARE,
+    FEW_REGISTERS,
+    PAGE,
+    PAGES,
+    Levels,
+    MatrixUnit,
+    Target,
+    Tiling,
+    Workgroup,
+)
 from .records import Record
 
-__all__ = ["Product", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a_time"]
+__all__ = ["Sizes", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a_time"]
 
 Pair = tuple[int, int]  # along rows and along columns
 WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
 MOST, MOST_BUFFERS = 4, 4  # that a search tries
 
 
-class Product(NamedTuple):
-    """What is to be tiled: `batch` products of rows x steps by steps x columns.
+class Sizes(NamedTuple):
+    """What is to be tiled: `batch` times rows x columns results, each combined of `steps` values.
 
-    So many products `beside` each other have such a tile each, of the same rows; of all that are
-    computed, so many `sums` are in registers in the end.
+    So many reductions `beside` each other have such a tile each, of the same rows; of all that are
+    computed, so many `sums` are in registers in the end. What is made of both operands in a step
+    takes so many `passing` registers, none where that is a product, which FMA adds.
     """
 
     rows: int
@@ -45,10 +57,11 @@ class Product(NamedTuple):
     batch: int = 1
     beside: int = 1
     sums: int = 1
+    passing: int = 0
 
     @property
     def work(self) -> int:
-        """How many multiply-adds it takes."""
+        """How many values are combined."""
         return self.batch * self.rows * self.columns * self.steps
 
 
@@ -75,10 +88,10 @@ class Tile(Record):
     def columns(self) -> int:
         return self.unit[1] * self.each[1] * self.workers[1]
 
-    def count(self, product: Product) -> int:
-        """How many tiles a product has."""
-        down, across = -(-product.rows // self.rows), -(-product.columns // self.columns)
-        return product.batch * down * across
+    def count(self, sizes: Sizes) -> int:
+        """How many tiles there are."""
+        down, across = -(-sizes.rows // self.rows), -(-sizes.columns // self.columns)
+        return sizes.batch * down * across
 
     def is_for(self, unit: MatrixUnit) -> bool:
         """Whether it is made of what a unit computes at once."""
@@ -98,17 +111,17 @@ class Tile(Record):
         return self.depth * ((self.rows + self.columns) * itemsize + 2 * padding)
 
 
-def choose(product: Product, unit: MatrixUnit, target: Target) -> Tile | None:
-    """The tile that a product takes of a unit; None if it is too small, or slices are too large."""
+def choose(sizes: Sizes, unit: MatrixUnit, target: Target) -> Tile | None:
+    """The tile of a unit for such sizes; None if they are too small, or slices are too large."""
     tiling = unit.tiling
-    if tiling is None or min(product.rows, product.columns, product.steps) < tiling.least:
+    if tiling is None or min(sizes.rows, sizes.columns, sizes.steps) < tiling.least:
         return None
     cost = _COSTS[tiling.cost]
-    tiles = [(_needed(product, levels, tiling), levels.speed) for levels in tiling.levels]
-    tile, _ = min(tiles, key=lambda one: cost(product, *one, target))
+    tiles = [(_needed(sizes, levels, tiling), levels.speed) for levels in tiling.levels]
+    tile, _ = min(tiles, key=lambda one: cost(sizes, *one, target))
     if not tiling.turns or target.workgroup is None:
         return tile
-    return _sliced(product, tile, unit, tiling, target.workgroup)
+    return _sliced(sizes, tile, unit, tiling, target.workgroup)
 
 
 def workgroups_at_a_time(nbytes: int, workgroup: Workgroup, reserved: int) -> int:
@@ -132,13 +145,13 @@ def _half_and_twice(now: int, most: int) -> list[int]:
 # -- levels ---------------------------------------------------------------------------------------
 
 
-def _needed(product: Product, levels: Levels, tiling: Tiling) -> Tile:
-    """The tile of these levels, without units of workers that the product has no use for."""
+def _needed(sizes: Sizes, levels: Levels, tiling: Tiling) -> Tile:
+    """The tile of these levels, without units of workers that such sizes have no use for."""
     (high, wide), (rows, columns), workers, _ = levels
     most = lambda size, wide: _most(size, wide, tiling.counts, tiling.fills)
     if tiling.counts:
-        rows = min(rows, most(product.rows, high * workers[0]))
-        columns = min(columns, most(product.columns, wide * workers[1]))
+        rows = min(rows, most(sizes.rows, high * workers[0]))
+        columns = min(columns, most(sizes.columns, wide * workers[1]))
     return Tile(levels.unit, (rows, columns), workers)
 
 
@@ -150,16 +163,16 @@ def _most(size: int, wide: int, counts: tuple[int, ...], fills: bool) -> int:
 
 
 def _sliced(
-    product: Product, tile: Tile, unit: MatrixUnit, tiling: Tiling, workgroup: Workgroup
+    sizes: Sizes, tile: Tile, unit: MatrixUnit, tiling: Tiling, workgroup: Workgroup
 ) -> Tile | None:
     """The tile with the deepest slices that fit, and as many of them as are of use."""
-    most = _most(product.steps, unit.steps, tiling.turns, tiling.fills)
+    most = _most(sizes.steps, unit.steps, tiling.turns, tiling.fills)
     for turns in sorted((n for n in tiling.turns if n <= most), reverse=True):
         tile = replace(tile, depth=turns * unit.steps)
         nbytes = tile.slice_bytes(unit.dtype.itemsize, tiling.padding)
         if nbytes <= workgroup.shared_bytes:
             room = workgroup.shared_bytes // tiling.workgroups - tiling.reserved
-            buffers = min(tiling.buffers, room // nbytes, -(-product.steps // tile.depth))
+            buffers = min(tiling.buffers, room // nbytes, -(-sizes.steps // tile.depth))
             return replace(tile, buffers=max(1, buffers))
     return None
 
@@ -167,14 +180,14 @@ def _sliced(
 # -- costs ----------------------------------------------------------------------------------------
 
 
-def _missing(product: Product, tile: Tile, speed: float, target: Target) -> float:
+def _missing(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     """How many workgroups are missing to keep all of the processor at work."""
-    return max(0, _busy(target) - tile.count(product))
+    return max(0, _busy(target) - tile.count(sizes))
 
 
-def _time(product: Product, tile: Tile, speed: float, target: Target) -> float:
+def _time(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     """How long all workgroups take, of which as many run at a time as keep the processor busy."""
-    turns = math.ceil(tile.count(product) / _busy(target))
+    turns = math.ceil(tile.count(sizes) / _busy(target))
     return turns * tile.rows * tile.columns / speed
 
 
@@ -182,24 +195,34 @@ def _busy(target: Target) -> int:
     return 1 if target.workgroup is None else target.workgroup.busy
 
 
-def loads_of(product: Product, tile: Tile, speed: float, target: Target) -> float:
-    """How many instructions a product takes for each multiply-add, with padding."""
+def loads_of(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
+    """What each step of a result takes, in multiply-adds, with padding."""
     rows, vectors = tile.each
-    wide, passing = vectors * product.beside, 1 if target.has_fma else 2
-    # One register for each accumulator, for each vector of y, for one element of x, and for the
-    # product of both where that is not added by the same instruction.
-    others = max(FEW_REGISTERS, wide + passing)
-    if rows * vectors * product.sums > target.vector_registers - others:
+    wide = vectors * sizes.beside
+    # One register for each accumulator, for each vector of y, for one element of x, and those for
+    # what is made of both: a product has one where the same instruction does not add it.
+    passing = max(sizes.passing, 0 if target.has_fma else 1)
+    others = max(FEW_REGISTERS, wide + 1 + passing)
+    if rows * vectors * sizes.sums > target.vector_registers - others:
         return math.inf
-    computed = tile.count(product) * tile.rows * tile.columns
-    waste = computed / (product.batch * product.rows * product.columns)
+    computed = tile.count(sizes) * tile.rows * tile.columns
+    waste = computed / (sizes.batch * sizes.rows * sizes.columns)
     # Each step loads `wide` registers and `rows` scalars for rows * wide FMAs. Panels of several
     # products are larger than the first-level cache. A scalar takes as long for half a vector.
-    loads = (wide * min(product.beside, 2) + rows / speed) / (rows * wide)
-    idle = max(1.0, 8 / (rows * wide))
-    return round(waste * idle * (1 + loads), 9)
+    loads = (wide * min(sizes.beside, 2) + rows / speed) / (rows * wide)
+    # A panel that the first-level cache does not hold comes into it again for each tile, x always.
+    nbytes = speed * target.vector_bytes
+    itemsize = nbytes / tile.unit[1]
+    is_far = wide * nbytes * sizes.steps > CACHE_SHARE * target.l1
+    lines = (is_far * wide * nbytes + rows * itemsize) / CACHE_LINE / (rows * wide)
+    # Long rows of results are pages of their own. Of many, each is looked up again for each panel.
+    is_apart = sizes.columns * itemsize >= PAGE and sizes.rows >= PAGES
+    pages = 1 / (wide * sizes.steps) if is_apart else 0
+    costs, idle = target.costs, max(1.0, 8 / (rows * wide))
+    beside = costs.accesses * loads + costs.into_l1 * lines + costs.pages * pages
+    return round(waste * idle * (1 + beside / costs.arithmetic), 9)
 
 
-_COSTS: dict[str, Callable[[Product, Tile, float, Target], float]] = {
+_COSTS: dict[str, Callable[[Sizes, Tile, float, Target], float]] = {
     "workgroups": _missing, "time": _time, "loads": loads_of,
 }  # fmt: skip

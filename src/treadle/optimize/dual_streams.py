@@ -10,8 +10,7 @@ do rows of bytes that are widened, by reading but once the vector that they are 
 
 from __future__ import annotations
 
-from ..ir.accumulators import is_tuple
-from ..ir.loops import TRUE, Split, loop_size
+from ..ir.loops import TRUE, Split, closed_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
@@ -29,7 +28,7 @@ MANY_ROWS = 128  # of which pairs are still enough for all workers
 def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
     """The loop over the rows of which `reduce`, vectors along `loop`, best reads two at a time."""
     rows = nest.loops[-1] if nest.loops else None
-    if rows is None or len(nest.reduces()) != 1 or is_tuple(reduce):
+    if rows is None or any(closed_ranges(n) != closed_ranges(reduce) for n in nest.reduces()):
         return None
     if loop_size(rows) % 2 or loop_size(*nest.loops) < MANY_ROWS:
         return None
@@ -40,7 +39,7 @@ def halves_of_row(moves: Moves, reduce: Node, loop: Node, copies: int, lanes: in
     """`loop` with `copies` vectors of both halves in each step, where they are long enough."""
     half = loop_size(loop) // 2
     is_long = _bytes_of_row(reduce, loop, loop) >= 2 * LONG_HALF
-    if is_tuple(reduce) or not is_long or loop_size(loop) % (2 * copies * lanes):
+    if not is_long or loop_size(loop) % (2 * copies * lanes):
         return None
     outer, place = moves.loop(half // (copies * lanes)), moves.loop(2, "unroll")
     copy, lane = moves.loop(copies, "unroll"), moves.loop(lanes, "vector")

@@ -14,7 +14,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce, bound_of
 from .moves import Move, Moves
-from .nest import Nest, sequential_loops
+from .nest import Nest
 from .records import Reduction
 
 __all__ = ["FuseReductions", "fuse_reductions"]
@@ -47,9 +47,7 @@ def _joinable(moves: Moves) -> tuple[Node, Node] | None:
     Those are always the loops of smaller numbers: what reads like two others, which read nothing
     alike, would change between their loops for ever.
     """
-    for nest in moves.nests():
-        if nest.node.op is not Op.END or nest.is_scheduled or sequential_loops(nest):
-            continue
+    for nest in moves.open_nests():
         known: dict[tuple[object, ...], list[Node]] = {}
         for reduce, key in _whole_reductions(nest):
             for other in known.setdefault(key, []):

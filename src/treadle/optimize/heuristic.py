@@ -26,23 +26,30 @@ from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.verify import shared_by_lanes
 from ..ir.views import Access, Reduce, Store
 from ..target import Target
-from .attention import attend_in_tiles
-from .attention_gradients import differentiate_in_tiles
 from .cached_rows import cache_costly_rows, cache_gathered_rows
+from .carried_rows import carry_rows
 from .chained_matmul import ComputeRows, block_chained_matmul
-from .column_reduction import is_down_columns, is_unrolled, reduce_columns, steps_of_part
+from .column_reduction import is_down_columns, reduce_columns, steps_of_part
 from .dual_streams import halves_of_row, pair_of_rows
-from .float64_accumulation import WidenSums
 from .fuse_reductions import fuse_reductions
-from .grouped_matmul import tile_grouped_matmul
+from .grouped_reductions import tile_group
 from .hoist_masks import HoistMasks
-from .interleave import interleave
 from .lane_width import lanes_of
+from .layout_changes import change_layout
 from .loop_digits import merge_all, merge_symbolic, split_digits
 from .loop_moves import reorder, replace_loops
-from .matmul import tile_matmul
+from .mask_pieces import in_pieces
 from .moves import Moves, Schedule
-from .nest import SHORT_STRIDE, Nest, contiguity, reads_of, sequential_loops, stride
+from .nest import (
+    SHORT_STRIDE,
+    Nest,
+    contiguity,
+    is_unrolled,
+    reads_of,
+    scan_along_row,
+    sequential_loops,
+    stride,
+)
 from .one_hot_gather import gather_one_hot
 from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
@@ -50,11 +57,11 @@ from .records import Loop
 from .reduction_moves import SplitReduction
 from .remainders import CutOffRemainders
 from .row_pipelining import pipeline_rows
-from .scans import scan_along_row, scan_columns
-from .split_concat import split_concat, split_concat_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
-from .transposes import transpose
+from .tile_reduction import tile_reduction
+from .two_level_argmax import search_in_blocks
+from .variance import WidenSums
 from .workgroups import schedule_workgroups
 
 __all__ = ["optimize"]
@@ -131,9 +138,10 @@ def _optimize(
     if target.workgroup is None:
         block_chained_matmul(moves, target, parameters)
     else:
-        attend_in_tiles(moves, target)
-        differentiate_in_tiles(moves, target)
+        carry_rows(moves, target)
     fuse_reductions(moves)
+    if target.workgroup is None:
+        search_in_blocks(moves, target)
     _split_long_reductions(moves, target, parameters)
     schedule_texels(moves, target)
     if target.workgroup is not None:
@@ -149,12 +157,12 @@ def _optimize(
             pipeline_rows(moves, target)
             return
         is_tiled = parameters.is_tiled and (
-            tile_matmul(moves, nest, target, parameters)
-            or tile_grouped_matmul(moves, nest, target, parameters)
+            tile_reduction(moves, nest, target, parameters)
+            or tile_group(moves, nest, target, parameters)
         )
         if not is_tiled and parameters.lanes == 0:
-            is_tiled = reduce_columns(moves, nest, target) or scan_columns(moves, nest, target)
-        if not (is_tiled or interleave(moves, nest, target) or transpose(moves, nest, target)):
+            is_tiled = reduce_columns(moves, nest, target)
+        if not (is_tiled or change_layout(moves, nest, target)):
             _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
@@ -181,7 +189,8 @@ def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters)
             return
         nest, reduce = left[0]
         seen.add(reduce)
-        if target.workgroup is None and _is_alone(nest, reduce) and is_down_columns(nest, reduce):
+        is_whole = target.workgroup is None and _is_all(nest, reduce)
+        if is_whole and is_down_columns(nest, reduce):
             (down,) = closed_ranges(reduce)
             chunks = loop_size(down) // steps_of_part(reduce)
             if chunks > 1:
@@ -200,9 +209,10 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
             yield from ((nest, one) for one in nest.reduces() if ranges_of(one) == loops)
 
 
-def _is_alone(nest: Nest, reduce: Node) -> bool:
-    """Whether `reduce` is the only reduction of its nest that has loops."""
-    return [n for n in nest.reduces() if not is_unrolled(n)] == [reduce]
+def _is_all(nest: Nest, reduce: Node) -> bool:
+    """Whether all reductions of a nest that have loops are in those of `reduce`."""
+    loops = closed_ranges(reduce)
+    return all(closed_ranges(n) == loops for n in nest.reduces() if not is_unrolled(n))
 
 
 def _split(
@@ -298,7 +308,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         reasons[scan] = ("lane_scan",)
         splits[scan] = moves.tiled(loop_size(scan), (lanes, "vector"))
     if vector is not None:
-        pieces = split_concat(moves, nest, vector, lanes)
+        pieces = in_pieces(moves, nest, vector, lanes)
         reasons[vector] = ("lane_results", *(("split_concat",) if pieces else ()))
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
     free, pair = free_ranges(nest.node), None
@@ -323,7 +333,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         )
     for r in grid:
         if r not in splits:
-            rows = split_concat_rows(moves, nest, r) if vector is not None else None
+            rows = in_pieces(moves, nest, r) if vector is not None else None
             reasons[r] = ("split_concat_rows",) if rows else ()
             splits |= {r: _outer_as_grid(moves, rows)} if rows else moves.whole((r,), "grid")
     if vector in grid:

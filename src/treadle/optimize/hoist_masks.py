@@ -15,18 +15,20 @@ one of them is the same for several of its values:
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ..ir.choices import take
 from ..ir.conditions import all_of, bounds_where, parts, stays_inside
 from ..ir.elimination import is_met_for_each
-from ..ir.loops import free_ranges, ranges_of
+from ..ir.loops import Ranges, free_ranges, ranges_of
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.views import Load, Reduce, Where
+from .masked_bounds import needed
 from .moves import Move, Moves
 
-__all__ = ["HoistMasks", "hoist_masks", "masked", "zero_unless"]
+__all__ = ["HoistMasks", "hoist_masks", "masked"]
 
 
 @dataclass(frozen=True)
@@ -83,35 +85,30 @@ def _distributed(value: Node) -> Node:
     return factors[0] * factors[1]
 
 
-def _loops_read(factor: Node) -> frozenset[Node]:
+def _loops_read(factor: Node) -> Ranges:
     """The loops that a factor depends on apart from the gates of its LOADs."""
-    loops: set[Node] = set()
-    left = [factor]
-    while left:
-        node = left.pop()
-        if node.op is Op.LOAD:
-            loops |= ranges_of(Load.of(node).index)
-        elif node.op is Op.REDUCE:
-            loops |= ranges_of(node)
-        elif node.op is Op.RANGE:
-            loops.add(node)
-        else:
-            left.extend(node.src)
-    return frozenset(loops)
+    order = factor.toposort(lambda n: n.op not in (Op.LOAD, Op.REDUCE))
+    read = [Load.of(n).index for n in order if n.op is Op.LOAD]
+    read += [n for n in order if n.op in (Op.REDUCE, Op.RANGE)]
+    return frozenset[Node]().union(*map(ranges_of, read))
 
 
 def _stays_among(factor: Node, conditions: list[Node]) -> bool:
     """Whether all that is read for a factor lies among what is read where `conditions` hold."""
-    for node in factor.toposort():
-        if conditions and node.op is Op.LOAD:
-            if any(map(_is_symbolic, conditions)):
-                return False  # what lies where they do not hold, launches decide
-            load = Load.of(node)
-            low, high = bounds_where(load.index, (*parts(load.gate), *conditions))
-            first, last = bounds_where(load.index, parts(load.gate))
-            if first < low or high < last:
-                return False
-    return True
+    loads = [Load.of(n) for n in factor.toposort() if n.op is Op.LOAD]
+    if not conditions or not loads:
+        return True
+    if any(map(_is_symbolic, conditions)):
+        return False  # what lies where they do not hold, launches decide
+    gates = ((load.index, parts(load.gate)) for load in loads)
+    return all(_reads_alike(index, gate, (*gate, *conditions)) for index, gate in gates)
+
+
+def _reads_alike(index: Node, fewer: Iterable[Node], more: Iterable[Node]) -> bool:
+    """Whether an index is between the same bounds where `fewer` conditions hold as where `more`."""
+    low, high = bounds_where(index, more)
+    first, last = bounds_where(index, fewer)
+    return low <= first and last <= high
 
 
 def masked(conditions: list[Node], value: Node) -> Node:
@@ -150,7 +147,7 @@ def _without_gates(value: Node, other: Node) -> Node:
     LOAD may read all that lies between the first and the last such element. Several LOADs have to
     meet each other in all these iterations, so that they make nothing together that they did not.
     """
-    others, loads = set(zero_unless(other)), _loads_of(value)
+    others, loads = needed(other, Op.ADD, others_are_finite=False), _loads_of(value)
     if not others or not loads or not all(map(_gives_zero, loads)):
         return value
     loops = _loops_read(value)
@@ -172,9 +169,8 @@ def _without_gates(value: Node, other: Node) -> Node:
 def _may_go_without(gates: list[Node], load: Load) -> bool:
     """Whether a LOAD reads between the same places without `gates`, and so inside of its memory."""
     kept = [gate for gate in parts(load.gate) if gate not in gates]
-    low, high = bounds_where(load.index, parts(load.gate))
-    first, last = bounds_where(load.index, kept)
-    return low <= first and last <= high and stays_inside(load.index, load.memory, kept)
+    is_alike = _reads_alike(load.index, kept, parts(load.gate))
+    return is_alike and stays_inside(load.index, load.memory, kept)
 
 
 def _ungated(load: Load, gates: list[Node]) -> Node:
@@ -187,27 +183,9 @@ def _reads(node: Node) -> bool:
 
 def _loads_of(factor: Node) -> list[Node]:
     """The LOADs that a factor is computed from elementwise; none where there is anything else."""
-    found: dict[Node, None] = {}
-    left = [factor]
-    while left:
-        node = left.pop()
-        if node.op is Op.LOAD:
-            found[node] = None
-        elif node.op in ALU:
-            left.extend(node.src)
-        elif node.op not in (Op.CONST, Op.RANGE):
-            return []
-    return list(found)
-
-
-def zero_unless(factor: Node) -> list[Node]:
-    """Conditions that all hold wherever a factor is not 0."""
-    if factor.op is Op.LOAD and _gives_zero(factor):
-        return parts(Load.of(factor).gate)
-    if _is_masked(factor):
-        condition, value, _ = factor.src
-        return [*parts(condition), *zero_unless(value)]
-    return []
+    order = factor.toposort(lambda n: n.op is not Op.LOAD)
+    is_plain = all(n.op in ALU or n.op in (Op.LOAD, Op.CONST, Op.RANGE) for n in order)
+    return [n for n in order if n.op is Op.LOAD] if is_plain else []
 
 
 def _is_masked(node: Node) -> bool:

@@ -1,6 +1,6 @@
-"""Products in workgroups: a tile of the output for each, slices of k one after the other.
+"""Results in workgroups: a tile of the output for each, slices of k one after the other.
 
-    out[i, j] = sum over k of x[i, k] * y[k, j]
+    out[i, j] = reduction over k of f(x[i, k], y[k, j])
       ->  i and j as digits (workgroup, work item, element), k as outer * depth + inner
 
 What each work item does with its slices is said in `shared_tiles` and `matrix_units`.
@@ -14,19 +14,18 @@ from typing import ClassVar, Self
 
 from ..ir.args import RangeKind
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, loop_size, ranges_of
+from ..ir.loops import TRUE, Split, loop_size
 from ..ir.node import Node
 from ..ir.rules.index import simplify
-from ..ir.views import Reduce
 from ..target import Fragment, MatrixUnit, Target
 from .choose_tile import Tile, choose
 from .hoist_masks import hoist_masks
-from .matmul_problem import MatmulProblem, factors_of, recognise
 from .moves import Move, Moves
 from .records import Loop, Reduction
+from .tile_problem import TileProblem, operands_by_rows, recognise
 from .unit_loops import UnitLoops, extents, unit_loops
 
-__all__ = ["TileForWorkgroups", "TiledProduct", "tile_product"]
+__all__ = ["TileForWorkgroups", "TiledReduction", "tile_workgroup_loops"]
 
 
 BAND = 8  # tiles of rows
@@ -34,7 +33,7 @@ BAND = 8  # tiles of rows
 
 @dataclass(frozen=True)
 class TileForWorkgroups(Move):
-    """Workgroups compute tiles of a product on one kind of unit. Then it is scheduled."""
+    """Workgroups compute tiles of results on one kind of unit. Then it is scheduled."""
 
     who: ClassVar[str]
 
@@ -42,14 +41,14 @@ class TileForWorkgroups(Move):
     tile: Tile
 
     @classmethod
-    def chosen(cls, nest: int, problem: MatmulProblem, target: Target) -> Self | None:
+    def chosen(cls, nest: int, problem: TileProblem, target: Target) -> Self | None:
         """The move with the tile that suits the problem of a nest, if there is one."""
         unit = cls.unit_for(problem, target)
-        tile = unit and choose(problem.product, unit, target)
+        tile = unit and choose(problem.sizes, unit, target)
         return None if tile is None else cls(nest, tile)
 
     @staticmethod
-    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
+    def unit_for(problem: TileProblem, target: Target) -> MatrixUnit | None:
         """The unit of a target for a problem."""
         raise NotImplementedError
 
@@ -57,21 +56,21 @@ class TileForWorkgroups(Move):
         problem = recognise(moves.nest_of(self.nest))
         unit = problem and self.unit_for(problem, moves.target)
         if problem is None or unit is None or not self.tile.is_for(unit):
-            what = f"no product that {self.who} compute in such tiles"
+            what = f"no reduction that {self.who} compute in such tiles"
             raise ValueError(f"{self}: the nest is {what}")
         self.tile_for(moves, problem, unit)
 
-    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
-        """Tile the problem, and let the unit multiply."""
+    def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
+        """Tile the problem, and let the unit compute."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True)
-class TiledProduct:
-    """The reduction once it is cut, and its factors; `outer` is None where one slice is all.
+class TiledReduction:
+    """The reduction once it is cut, and its operands; `outer` is None where one slice is all.
 
     `row` and `column` say what became of rows and columns, `loops` what they are to the work items,
-    and `batch` what became of the loops that both factors have.
+    and `batch` what became of the loops that both operands have.
     """
 
     reduce: Node
@@ -85,14 +84,14 @@ class TiledProduct:
     loops: UnitLoops
 
 
-def tile_product(
+def tile_workgroup_loops(
     moves: Moves,
-    problem: MatmulProblem,
+    problem: TileProblem,
     out: Fragment,
     depth: int,
     *kinds: RangeKind,
     bands: bool = True,
-) -> TiledProduct:
+) -> TiledReduction:
     """Tile a problem's loops and put those of workgroups outermost, then those of work items.
 
     `out` says which work item has which results of a tile; the innermost loops of rows, and of
@@ -129,9 +128,5 @@ def tile_product(
     first = (*workgroups, *last, *loops.lane[::-1])
     moves.order_loops(nest, (*first, *(r for r in nest.loops if r not in first)))
     reduce = moves.reduce_of(Reduction(tuple(map(Loop.of, along))))
-    factors = factors_of(Reduce.of(reduce).value)
-    assert factors is not None  # `recognise` saw the product, `hoist_masks` uncovered it
-    x, y = factors
-    if not ranges_of(x) & frozenset(row.ranges):
-        x, y = y, x
-    return TiledProduct(reduce, x, y, row, column, inner, outer, batch, loops)
+    x, y = operands_by_rows(reduce, row)
+    return TiledReduction(reduce, x, y, row, column, inner, outer, batch, loops)

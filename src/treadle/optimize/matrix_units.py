@@ -28,9 +28,9 @@ from ..target import MatrixUnit, Target
 from .choose_tile import Tile, tiles_near
 from .fragments import staged
 from .hoist_masks import masked
-from .k_tiling import TiledProduct, TileForWorkgroups, tile_product
-from .matmul_problem import MatmulProblem
+from .k_tiling import TiledReduction, TileForWorkgroups, tile_workgroup_loops
 from .moves import Moves
+from .tile_problem import TileProblem
 from .unit_loops import UnitLoops, unit_loops
 
 __all__ = ["TileForUnits", "narrow_factors", "narrowed", "unit_for"]
@@ -48,22 +48,27 @@ class TileForUnits(TileForWorkgroups):
         return tuple(replace(self, tile=tile) for tile in tiles_near(self.tile))
 
     @staticmethod
-    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
+    def unit_for(problem: TileProblem, target: Target) -> MatrixUnit | None:
         return unit_for(problem, target.matrix_units)
 
-    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
+    def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
         _, _, out = unit.held
         whole = out.tiled(self.tile.each, self.tile.workers)
         has_neighbours = any(digit.axis == 1 and digit.step == 1 for digit in out.elements)
         kind = "vector" if has_neighbours else "unroll"
-        tiled = tile_product(moves, problem, whole, self.tile.depth, "unroll", kind)
+        tiled = tile_workgroup_loops(moves, problem, whole, self.tile.depth, "unroll", kind)
         loops = unit_loops(tiled.row, tiled.column, out)
         total = _product(moves, tiled, loops, unit, self.tile)
         moves.root = moves.root.substitute({tiled.reduce: total})
 
 
-def unit_for(problem: MatmulProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
-    """The one of `units` for the dtype that both factors had before they were widened."""
+def unit_for(problem: TileProblem, units: tuple[MatrixUnit, ...]) -> MatrixUnit | None:
+    """The one of `units` for a sum of products, whose factors had its dtype before they were wider.
+
+    None for any other reduction.
+    """
+    if not problem.is_product:
+        return None
     wanted = problem.reduce.dtype
     for unit in units:
         wraps = wanted is unit.dtype and unit.sums.is_int  # as sums of more bits do, once cut off
@@ -91,7 +96,7 @@ def narrowed(value: Node, dtype: DType) -> Node | None:
     return None
 
 
-def narrow_factors(tiled: TiledProduct, unit: MatrixUnit) -> Iterator[tuple[Node, Split]]:
+def narrow_factors(tiled: TiledReduction, unit: MatrixUnit) -> Iterator[tuple[Node, Split]]:
     """Both factors as a unit takes them, each with its lines."""
     for factor, line in ((tiled.x, tiled.row), (tiled.y, tiled.column)):
         narrow = narrowed(factor, unit.dtype)
@@ -100,7 +105,7 @@ def narrow_factors(tiled: TiledProduct, unit: MatrixUnit) -> Iterator[tuple[Node
 
 
 def _product(
-    moves: Moves, tiled: TiledProduct, loops: UnitLoops, unit: MatrixUnit, tile: Tile
+    moves: Moves, tiled: TiledReduction, loops: UnitLoops, unit: MatrixUnit, tile: Tile
 ) -> Node:
     """One result of the work item, of those that its products have."""
     of_x, of_y, out = unit.held

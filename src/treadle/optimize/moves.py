@@ -18,7 +18,7 @@ whatever was looked at before. Only a move changes the kernel. Its `apply` works
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from ..ir.rewrite import rewrite_with
 from ..ir.rules.index import simplify
 from ..ir.views import Stage, with_loops
 from ..target import Target
-from .nest import Nest, nests_of
+from .nest import Nest, nests_of, sequential_loops
 from .records import Loop, Record, Reduction
 
 __all__ = ["NEW", "Move", "Moves", "Schedule"]
@@ -219,6 +219,12 @@ class Moves:
     def nests(self) -> list[Nest]:
         """The nests of the kernel, in the order in which they run."""
         return self._names.nests
+
+    def open_nests(self) -> Iterator[Nest]:
+        """Those without a schedule that store results, in any order of their steps."""
+        for nest in self.nests():
+            if nest.node.op is Op.END and not nest.is_scheduled and not sequential_loops(nest):
+                yield nest
 
     def nest_of(self, number: int) -> Nest:
         """The nest of that number."""

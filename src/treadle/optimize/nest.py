@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..ir.conditions import parts, without_not
-from ..ir.interval import bounds
+from ..ir.conditions import bounds_where, constraints, parts
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
@@ -33,14 +32,16 @@ from ..ir.views import (
 )  # fmt: skip
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "gating", "nests_of", "place_in_row",
-    "reads_of", "running_total", "sequential_loops", "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "flat_place", "gating", "is_unrolled",
+    "nests_of", "place_in_row", "reads_of", "running_total", "scan_along_row", "sequential_loops",
+    "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
 APART = 4  # a vector of elements that lie apart costs as much as so many that do not
 MOST_OF_TABLE = 1 << 13  # elements
 LEAST_OF_READERS = 16
+LEAST_VECTORS = 2  # of a row that is scanned
 SHORT_STRIDE = 4  # lanes so far apart still come as whole vectors
 
 
@@ -80,7 +81,7 @@ class Nest:
         """The index of each store."""
         if self.node.op is Op.STAGE:
             stage = Stage.of(self.node)
-            return [_flat(stage.filled, stage.arg.sizes)]
+            return [flat_place(stage.filled, stage.arg.sizes)]
         return [Store.of(effect).index for effect in self.effects]
 
     def nodes(self) -> Sequence[Node]:
@@ -123,7 +124,7 @@ def _is_memory(node: Node) -> bool:
     return node.op is Op.AFTER and After.of(node).value.op is Op.PARAM
 
 
-def _flat(places: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
+def flat_place(places: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
     """The place in a STAGE's memory of `sizes` that is at one of `places` along each axis."""
     total = Node.index(0)
     for place, step in zip(places, strides_of(sizes), strict=True):
@@ -135,7 +136,7 @@ def _index_of(node: Node) -> Node | None:
     """Where a LOAD or a STAGE reads."""
     if node.op is Op.LOAD:
         return Load.of(node).index
-    return _flat(Stage.of(node).read, node.arg.sizes) if node.op is Op.STAGE else None
+    return flat_place(Stage.of(node).read, node.arg.sizes) if node.op is Op.STAGE else None
 
 
 def reads_of(value: Node) -> list[Node]:
@@ -178,6 +179,28 @@ def running_total(nest: Nest) -> Node | None:
     return After(Update.of(update).register, (update,)).node()
 
 
+def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | None:
+    """The loop of a scan whose steps lie side by side, if it is one whose parts combine.
+
+    Products of floats do not: a part that is too large, or too small, for its type shows in the
+    whole. lower/lane_scans.py puts its steps into lanes.
+    """
+    total = running_total(nest)
+    if total is None or len(ordered) != 1:
+        return None
+    (loop,), (register, update) = ordered, operands(total)
+    is_product = update.arg is Op.MUL and register.dtype.is_float
+    if is_product or loop_size(loop) < LEAST_VECTORS * lanes:
+        return None
+    steps = [(stride(access.index, loop), access.is_store) for access in nest.accesses()]
+    return loop if all(step == 1 or (step == 0 and not store) for step, store in steps) else None
+
+
+def is_unrolled(reduce: Node) -> bool:
+    """Whether no loop is left of a reduction."""
+    return all(r.arg.kind in ("unroll", "vector") for r in closed_ranges(reduce))
+
+
 def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     """Loops whose steps must run in order: of scans, and of scatters into shared places."""
     found: list[Node] = []
@@ -202,9 +225,7 @@ def _loops_apart(effect: Node) -> frozenset[Node]:
     terms, _ = linear_terms(store.index)
     reach = 0  # of all terms with smaller steps
     for term, step in sorted(terms.items(), key=lambda item: item[1]):
-        least, most = bounds(term)
-        for low, high in (_bounds_by(part, term) for part in parts(store.gate)):
-            least, most = max(least, low), min(most, high)
+        least, most = bounds_where(term, parts(store.gate))
         if step <= reach or math.isinf(most - least):
             return frozenset()
         reach += step * int(most - least)
@@ -222,25 +243,15 @@ def place_in_row(node: Node) -> tuple[Node, Node, int] | None:
     if len(loaded) != 1 or terms[loaded[0]] != 1:
         return None
     (place,) = loaded
-    limits = [_bounds_by(part, place) for part in parts(load.gate)]
-    if any(math.isinf(low) and math.isinf(high) for low, high in limits):
+    gates = parts(load.gate)
+    if any(linear_terms(one)[0] not in ({place: 1}, {place: -1})
+           for gate in gates for one in constraints(gate) or (load.index,)):  # fmt: skip
         return None
-    least = max((low for low, _ in limits), default=-math.inf)
-    most = min((high for _, high in limits), default=math.inf)
+    least, most = bounds_where(place, gates)
     if least != 0 or math.isinf(most) or any(t.op is not Op.RANGE for t in terms if t is not place):
         return None
     del terms[place]
     return sum_terms(terms, rest), place, int(most) + 1
-
-
-def _bounds_by(condition: Node, term: Node) -> tuple[float, float]:
-    """The bounds of `term` where `term < c`, or not, holds."""
-    less, is_negated = without_not(condition)
-    if less.op is Op.CMPLT:
-        one, limit = operands(less)
-        if one is term and limit.op is Op.CONST:
-            return (limit.arg, math.inf) if is_negated else (-math.inf, limit.arg - 1)
-    return -math.inf, math.inf
 
 
 def contiguity(nest: Nest, loop: Node) -> int:

@@ -16,10 +16,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ..ir.accumulators import combined
 from ..ir.args import ReduceArg, StageArg
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.loops_alike import loops_alike, reductions_of
-from ..ir.node import Node, alu
+from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..ir.views import End, Reduce, Stage, Store, bound_of, with_loops
 from .moves import Move, Moves
@@ -99,7 +100,7 @@ def _cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
     begin = {row: Split(whole, (whole,))}
     end = {row: Split(simplify(tiled.expr + first), tiled.ranges, tiled.guard)}
     cut = {
-        reduce: alu(reduce.arg.op, replace_ranges(reduce, begin), replace_ranges(reduce, end))
+        reduce: combined(reduce.arg.op, replace_ranges(reduce, begin), replace_ranges(reduce, end))
         for total in totals
         for reduce in reductions_of(total)
     }
@@ -199,18 +200,17 @@ def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
     if all(set(_grid(output)) == set(results) for output in homes.values()):
         return total.substitute(parts)
     fresh = moves.copies(results, dict.fromkeys(results, "loop"))
-    combined = {
-        reduce: _combined(moves, part, _grid(homes[reduce]), fresh)
-        for reduce, part in parts.items()
+    whole = {
+        reduce: _of_grid(moves, part, _grid(homes[reduce]), fresh) for reduce, part in parts.items()
     }
-    return total.substitute(fresh | combined)
+    return total.substitute(fresh | whole)
 
 
 def _output_of(loops: set[Node], outputs: list[Node]) -> Node | None:
     return next((end for end in outputs if set(closed_ranges(end)) == loops), None)
 
 
-def _combined(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:
+def _of_grid(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:
     """The reduction of what `part` is in each step of a grid that is not one of the `results`."""
     if not grid:  # a single step
         return part.substitute(moves.copies(closed_ranges(part)))

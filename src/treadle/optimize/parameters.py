@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields, replace
 
 from ..target import Target, Workgroup
 
-__all__ = ["Parameters", "neighbours"]
+__all__ = ["Parameters", "neighbours", "noting"]
 
 # What each ordered parameter can be: a neighbour is one step up or down.
 LADDERS: dict[str, tuple[int, ...]] = {
@@ -64,6 +64,21 @@ class Parameters:
     def __str__(self) -> str:
         changed = [f for f in fields(self) if getattr(self, f.name) != f.default]
         return ", ".join(f"{f.name}={getattr(self, f.name)}" for f in changed) or "default"
+
+
+def noting(parameters: Parameters) -> tuple[Parameters, set[str]]:
+    """The same numbers, and the names of those that have been asked for since.
+
+    A schedule for which a number was not asked is the same with any other.
+    """
+    asked: set[str] = set()
+
+    class Noting(Parameters):
+        def __getattribute__(self, name: str) -> object:
+            asked.add(name)
+            return super().__getattribute__(name)
+
+    return Noting(**vars(parameters)), asked
 
 
 def neighbours(parameters: Parameters, target: Target) -> Iterator[Parameters]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
-from ..ir.accumulators import where_inside
+from ..ir.accumulators import items, tuple_of, where_inside
 from ..ir.args import ReduceArg, StageArg, VarArg
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, ranges_of, replace_ranges
 from ..ir.node import Node
@@ -19,16 +19,17 @@ from ..ir.views import Reduce, Stage
 from .moves import Move, Moves
 from .records import Loop, Reduction
 
-__all__ = ["ShareReduction", "SplitReduction"]
+__all__ = ["ShareReduction", "SplitReduction", "in_same_loops"]
 
 FEW_PARTS = 16  # every work item combines so many parts of a shared reduction by itself
 
 
 @dataclass(frozen=True)
 class SplitReduction(Move):
-    """A reduction over `loop` becomes `chunks` partial results and their combination.
+    """Reductions over `loop` become `chunks` partial results and their combination.
 
-    Partial results have an axis for each loop of the results, or for all loops of one of `axes`.
+    It is the named one and those in the same loops, whose partial results are made and kept
+    together. These have an axis for each loop of the results, or for all loops of one of `axes`.
     """
 
     word = "split_reduction"
@@ -56,35 +57,55 @@ class SplitReduction(Move):
         guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
         rest = tuple(r for r in closed_ranges(reduce) if r is not loop)
         fresh_inner = moves.copies(rest)
-        partial = replace_ranges(
-            reduce,
-            {
-                loop: Split(position, (inner,), guard),
-                **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
-            },
-        )
+        splits = {
+            loop: Split(position, (inner,), guard),
+            **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
+        }
+        together = in_same_loops(moves.root, reduce)
+        partial = tuple_of([p for one in together for p in items(replace_ranges(one, splits))])
         # Statistics that it reads are combined anew there: loops belong to one nest.
-        own = Reduce.of(partial).value.toposort(lambda n: n.op is not Op.STAGE)
+        own = partial.toposort(lambda n: n.op is not Op.STAGE)
+        made = {inner, *fresh_inner.values()}
         inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
-        fresh = moves.copies((*free, *inside))
+        fresh = moves.copies((*free, *(r for r in inside if r not in made)))
         value = partial.substitute(fresh)
         sizes = (chunks, *(loop_size(*axis) for axis in axes))
         kept = [number_of(axis) for axis in axes]
         stored = [place.substitute(fresh) for place in kept]
         loops = (part, *(fresh[r] for r in free))
         arg = StageArg("grid", sizes)
-        stage = Stage(value, TRUE, (part, *stored), (total, *kept), loops, arg, reduce.dtype)
-        combined = Reduce(stage.node(), (total,), ReduceArg(reduce.arg.op)).node()
-        moves.root = simplify(moves.root.substitute({reduce: combined}))
+        stage = Stage(value, TRUE, (part, *stored), (total, *kept), loops, arg, value.dtype)
+        combined = _each(stage.node(), together, (total,))
+        moves.root = simplify(moves.root.substitute(combined))
         return total
+
+
+def in_same_loops(root: Node, reduce: Node) -> list[Node]:
+    """The reductions of the same results in the loops of one of them."""
+    loops, results = closed_ranges(reduce), ranges_of(reduce)
+    found = (n for n in root.toposort() if n.op is Op.REDUCE and closed_ranges(n) == loops)
+    return [n for n in found if ranges_of(n) == results]
+
+
+def _each(
+    parts: Node, together: list[Node], loops: tuple[Node, ...], guard: Node = TRUE
+) -> dict[Node, Node]:
+    """Those `together` as reductions of their `parts`, which are kept as one tuple."""
+    left, made = iter(items(parts)), dict[Node, Node]()
+    for reduce in together:
+        mine, op = tuple_of([next(left) for _ in items(reduce)]), reduce.arg.op
+        mine = mine if guard is TRUE else where_inside(guard, mine, op)
+        made[reduce] = Reduce(mine, loops, ReduceArg(op)).node()
+    return made
 
 
 @dataclass(frozen=True)
 class ShareReduction(Move):
-    """A reduction over `loop` is shared among the work items of a workgroup.
+    """Reductions over `loop` are shared among the work items of a workgroup.
 
-    Neighbouring work items read neighbouring positions. They combine their parts in a tree of two
-    levels, or by `subgroup`, the least and the most work items of one.
+    It is the named one and those in the same loops. Neighbouring work items read neighbouring
+    positions. They combine their parts in a tree of two levels, or by `subgroup`, the least and the
+    most work items of one.
     """
 
     word = "share_reduction"
@@ -116,34 +137,36 @@ class ShareReduction(Move):
         rest = moves.copies(r for r in closed_ranges(reduce) if r is not loop)
         splits = {r: Split(n, (n,)) for r, n in rest.items()}
         splits[loop] = Split(position, (turn,), guard)
-        value = replace_ranges(reduce, splits)
+        made = {one: replace_ranges(one, splits) for one in in_same_loops(moves.root, reduce)}
         if self.subgroup is None:
-            combined, combining = _by_tree(moves, value, work_item)
+            made, combining = _by_tree(moves, made, work_item)
         else:
-            combined, combining = _by_subgroup(moves, value, work_item, *self.subgroup)
-        moves.root = simplify(moves.root.substitute({reduce: combined}))
+            made, combining = _by_subgroup(moves, made, work_item, *self.subgroup)
+        moves.root = simplify(moves.root.substitute(made))
         return combining
 
 
-def _by_tree(moves: Moves, value: Node, work_item: Node) -> tuple[Node, list[Node]]:
-    """The `value` of all work items of a workgroup, combined in memory, level by level."""
-    arg, parts, combining = value.arg, loop_size(work_item), []
+def _by_tree(
+    moves: Moves, values: dict[Node, Node], work_item: Node
+) -> tuple[dict[Node, Node], list[Node]]:
+    """The `values` of all work items of a workgroup, combined in memory, level by level."""
+    parts, combining = loop_size(work_item), []
     while parts > FEW_PARTS:
         kept = 1 << (parts.bit_length() // 2)
         inner, following = moves.loop(parts // kept), moves.loop(kept, "local")
-        stage = _shared_line(value, work_item, inner * kept + following)
-        value = Reduce(stage, (inner,), arg).node()
+        stage = _shared_line(values, work_item, inner * kept + following)
+        values = _each(stage, [*values], (inner,))
         combining.append(inner)
         parts, work_item = kept, following
     combining.append(moves.loop(parts))
-    stage = _shared_line(value, work_item, combining[-1])
-    return Reduce(stage, (combining[-1],), arg).node(), combining
+    stage = _shared_line(values, work_item, combining[-1])
+    return _each(stage, [*values], (combining[-1],)), combining
 
 
 def _by_subgroup(
-    moves: Moves, value: Node, work_item: Node, least: int, most: int
-) -> tuple[Node, list[Node]]:
-    """The `value` of all work items of a workgroup, combined once by each of its subgroups.
+    moves: Moves, values: dict[Node, Node], work_item: Node, least: int, most: int
+) -> tuple[dict[Node, Node], list[Node]]:
+    """The `values` of all work items of a workgroup, combined once by each of its subgroups.
 
     Every work item leaves its value in memory. Then each subgroup reads the values of all work
     items, neighbours side by side, and combines what its work items have read without memory. So
@@ -161,12 +184,12 @@ def _by_subgroup(
     turns = simplify((count + (work_items - 1)) // count)
     turn, lane = moves.loop(turns), moves.loop(count, "subgroup")
     place = turn * count + lane
-    stage = _shared_line(value, work_item, simplify(place.minimum(Node.index(work_items - 1))))
-    mine = where_inside(simplify(place < work_items), stage, value.arg.op)
-    return Reduce(mine, (turn, lane), value.arg).node(), [turn, lane]
+    stage = _shared_line(values, work_item, simplify(place.minimum(Node.index(work_items - 1))))
+    return _each(stage, [*values], (turn, lane), simplify(place < work_items)), [turn, lane]
 
 
-def _shared_line(value: Node, work_item: Node, place: Node) -> Node:
-    """What each work item computes as `value`, kept for its workgroup and read at `place`."""
+def _shared_line(values: dict[Node, Node], work_item: Node, place: Node) -> Node:
+    """What each work item computes as `values`, kept for its workgroup and read at `place`."""
+    value = tuple_of([part for one in values.values() for part in items(one)])
     arg = StageArg("shared", (loop_size(work_item),))
     return Stage(value, TRUE, (work_item,), (place,), (work_item,), arg, value.dtype).node()

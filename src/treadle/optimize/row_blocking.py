@@ -11,14 +11,13 @@ row `first + r` of a block, with a loop r of its own wherever a block is filled:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..ir.args import ReduceArg, StageArg
-from ..ir.attention import is_kept
 from ..ir.choices import take
 from ..ir.conditions import all_of
+from ..ir.kept_rows import is_kept
 from ..ir.loops import (
     TRUE,
     Ranges,
@@ -26,25 +25,24 @@ from ..ir.loops import (
     closed_ranges,
     free_ranges,
     loop_size,
+    number_of,
     ranges_of,
     replace_ranges,
 )
 from ..ir.node import Node, rebuild, substitute
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import End, Load, Reduce, Stage, Store
+from ..ir.views import End, Load, Reduce, Stage, Store, operands
 from ..target import Target
-from .choose_tile import Product, Tile
-from .masked_bounds import Span, limits_of
-from .matmul_cost import tile_of_vectors
-from .matmul_packing import pack_columns
-from .matmul_problem import factors_of
-from .matmul_tiling import in_panel
+from .choose_tile import Sizes
+from .masked_bounds import Span, span_of_rows
 from .moves import Moves
 from .nest import Nest, reads_of, stride
 from .parameters import Parameters
+from .tile_cost import tile_of_vectors
+from .tile_loops import in_panel, pack
 
-__all__ = ["Blocks", "Chain", "fills_of", "is_along_row", "rows_of_a_block"]
+__all__ = ["Blocks", "Chain", "factors_of", "rows_of_a_block"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
 UNROLL = 4
@@ -100,7 +98,7 @@ def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parame
     fits = max(1, min(fits, size // -(-MIN_ITEMS // others), size))
     longest = max(n.arg.sizes[0] for n in rows)
     dtype = max((n.dtype for n in rows), key=lambda dtype: dtype.itemsize)
-    tile = tile_of_vectors(Product(size, longest), dtype, target, parameters.tile)
+    tile = tile_of_vectors(Sizes(size, longest), dtype, target, parameters.tile)
     if fits < tile.rows:
         return fits
     blocks = -(-size // (fits // tile.rows * tile.rows))
@@ -315,14 +313,14 @@ class Blocks:
     def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, closed_ranges(reduce)
-        product = Product(self.rows, loop_size(column))
-        tile = tile_of_vectors(product, reduce.dtype, self.target, self.tile)
+        sizes = Sizes(self.rows, loop_size(column))
+        tile = tile_of_vectors(sizes, reduce.dtype, self.target, self.tile)
         tile = tile.with_each(0, next(n for n in range(tile.rows, 0, -1) if self.rows % n == 0))
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
         columns = moves.tiled(loop_size(column), *in_panel(tile))
         if column not in self.part_columns:
             self._note(columns)
-        take("matmul_tile")
+        take("register_tile")
         moves.replace_loops({row: rows, column: columns})
         made = {*rows.ranges, *columns.ranges}
         stages = [
@@ -330,17 +328,11 @@ class Blocks:
         ]
         first = Stage.of(stages[0])
         order = tuple(sorted(first.loops, key=lambda r: _depth(r, rows, columns)))
-        value = self._with_packed(first.value, steps, columns, tile)
+        value = self._with_packed(first.value, steps, columns)
         mapping = {n: Stage.of(n)._replace(value=value, loops=order).node() for n in stages}
         moves.root = simplify(moves.root.substitute(mapping))
 
-    def _with_packed(
-        self,
-        value: Node,
-        steps: tuple[Node, ...],
-        columns: Split,
-        tile: Tile,
-    ) -> Node:
+    def _with_packed(self, value: Node, steps: tuple[Node, ...], columns: Split) -> Node:
         """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
         inner = value.toposort(lambda n: n.op is not Op.STAGE)
         reduce = next(n for n in inner if n.op is Op.REDUCE and closed_ranges(n) == steps)
@@ -352,14 +344,8 @@ class Blocks:
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
         # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.
-        inside = {*steps, *(r for r in columns.ranges if r.arg.kind != "loop")}
-        around = sorted(free[y] - inside, key=lambda r: r.arg.number)
-        position = Node.index(0)
-        for r in steps:
-            position = position * loop_size(r) + r
-        packed = pack_columns(
-            self.moves, y, steps, simplify(position), columns, tile, tuple(around)
-        )
+        packed = pack(self.moves, y, steps, number_of(steps), columns, is_shared=True)
+        take("packed_columns_for_all")
         return value.substitute({reduce: Reduce(x * packed, steps, reduce.arg).node()})
 
     def _end_chunks(self) -> None:
@@ -376,14 +362,15 @@ class Blocks:
 
     def _span(self) -> Span | None:
         """What counts of the rows of a block, if a mask says that it is not all of them."""
-        rows = fills_of(self.chain.rows)
-        reduces = [n for n in self.nest.node.toposort() if is_along_row(n)]
+        reduces = [n for n in self.nest.node.toposort() if _is_along_row(n)]
         sizes = {n.arg.sizes[0] for n in self.chain.rows}
         if len(sizes) > 1:
             return None
-        limits = limits_of(reduces, rows, sizes.pop())
-        around = frozenset(self.nest.loops) - frozenset(self.chain.columns)
-        return limits and limits.of_rows(self.chain.row, self.first, self.rows, around)
+        (size,), around = sizes, frozenset(self.nest.loops) - frozenset(self.chain.columns)
+        span = span_of_rows(reduces, size, around)
+        box = {self.chain.row: (self.first, self.first + (self.rows - 1))}
+        rows = span and span.over(box)
+        return rows and rows.within(size)
 
     def _bound(self, span: Span) -> None:
         """Let the loops along rows run no further than a mask lets anything count."""
@@ -401,10 +388,11 @@ class Blocks:
         take("masked_bounds")
 
 
-def fills_of(rows: Iterable[Node]) -> dict[Node, Node]:
-    """What each row is filled with, by the loop that fills it."""
-    stages = map(Stage.of, rows)
-    return {place: stage.value for stage in stages for place in stage.filled}
+def factors_of(value: Node) -> tuple[Node, Node] | None:
+    """The two factors of a product; a mask or a cast around it moves onto them."""
+    if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
+        return operands(value)
+    return None
 
 
 def _statistic(value: Node) -> Stage:
@@ -412,7 +400,7 @@ def _statistic(value: Node) -> Stage:
     return Stage(value, TRUE, (), (), (), StageArg("shared", ()), value.dtype)
 
 
-def is_along_row(node: Node) -> bool:
+def _is_along_row(node: Node) -> bool:
     """Whether a REDUCE combines elements of a row that is kept."""
     if node.op is not Op.REDUCE:
         return False

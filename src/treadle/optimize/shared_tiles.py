@@ -1,6 +1,6 @@
-"""Matmul-like nests in workgroups: tiles of both operands in shared memory.
+"""Reductions whose operands results share, in workgroups: tiles of both in shared memory.
 
-    out[i, j] = epilogue(sum over k of x[i, k] * y[k, j])
+    out[i, j] = epilogue(reduction over k of f(x[i, k], y[k, j]))
 
 A workgroup computes a tile of the output, a work item a few rows by a few columns of it, spread so
 that neighbouring work items hold neighbouring columns, or neighbouring pieces of as many columns as
@@ -24,12 +24,12 @@ from ..ir.node import Node
 from ..ir.views import Reduce
 from ..target import Fragment, MatrixUnit, Target, Workgroup, fragment, work_item_unit
 from .choose_tile import Tile
-from .k_tiling import TileForWorkgroups, tile_product
+from .k_tiling import TileForWorkgroups, tile_workgroup_loops
 from .layout import Layout, copied, is_contiguous, lines_of
-from .matmul_problem import MatmulProblem, recognise
 from .matrix_units import TileForUnits
 from .moves import Moves
 from .nest import Nest
+from .tile_problem import TileProblem, recognise
 from .warpgroup_units import TileForWarpgroups
 
 __all__ = ["ShareTiles", "tile_for_workgroups"]
@@ -38,12 +38,12 @@ MIN_WORK = 1 << 15
 
 
 def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
-    """Tile `nest` if it is matmul-like and large enough; says whether it did."""
+    """Tile `nest` if its results share operands and are enough; says whether it did."""
     problem = recognise(nest)
     if problem is None:
         return False
-    product = problem.product
-    if product.work < MIN_WORK or min(product.rows, product.columns, product.steps) < 4:
+    sizes = problem.sizes
+    if sizes.work < MIN_WORK or min(sizes.rows, sizes.columns, sizes.steps) < 4:
         return False
     for kind in (TileForWarpgroups, TileForUnits, ShareTiles):
         move = kind.chosen(moves.number_of(nest), problem, target)
@@ -55,25 +55,28 @@ def tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
 
 @dataclass(frozen=True)
 class ShareTiles(TileForWorkgroups):
-    """Workgroups compute tiles of a product from shared memory. Then it is scheduled."""
+    """Workgroups compute tiles of results from shared memory. Then it is scheduled."""
 
     word = "shared_tiles"
     who = "work items"
 
     @staticmethod
-    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
-        return target.workgroup and work_item_unit(target.workgroup, problem.reduce.dtype)
+    def unit_for(problem: TileProblem, target: Target) -> MatrixUnit | None:
+        return target.workgroup and work_item_unit(target.workgroup, problem.dtype)
 
-    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
+    def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
         tile, workgroup = self.tile, moves.target.workgroup
         assert workgroup is not None
         out = _results(tile, workgroup)
-        tiled = tile_product(moves, problem, out, tile.depth, "unroll", "unroll", bands=False)
+        tiled = tile_workgroup_loops(
+            moves, problem, out, tile.depth, "unroll", "unroll", bands=False
+        )
         x, y = (
             _staged(moves, *each, tiled.inner, tile, workgroup.together)
             for each in ((tiled.x, tiled.row), (tiled.y, tiled.column))
         )
-        reduce = Reduce.of(tiled.reduce)._replace(value=x * y).node()
+        reduce = Reduce.of(tiled.reduce)
+        reduce = reduce._replace(value=reduce.value.substitute({tiled.x: x, tiled.y: y})).node()
         moves.root = moves.root.substitute({tiled.reduce: reduce})
 
 
@@ -96,12 +99,12 @@ def _results(tile: Tile, workgroup: Workgroup) -> Fragment:
 
 
 def _staged(
-    moves: Moves, factor: Node, line: Split, inner: Node, tile: Tile, together: int
+    moves: Moves, operand: Node, line: Split, inner: Node, tile: Tile, together: int
 ) -> Node:
-    """`factor` for one slice of steps and one tile of lines (rows or columns), in shared memory."""
-    here, along_steps = lines_of(line), is_contiguous(factor, inner)
+    """`operand` for a slice of steps and a tile of lines (rows or columns), in shared memory."""
+    here, along_steps = lines_of(line), is_contiguous(operand, inner)
     layout = Layout(loop_size(*here), tile.depth, True, pad=together if along_steps else 0)
     each = 1 if along_steps or tile.buffers == 1 else together
     order = "steps" if along_steps else "lines"
     work_items = math.prod(tile.workers)
-    return copied(moves, factor, line, inner, layout, work_items, tile.buffers, each, order).stage
+    return copied(moves, operand, line, inner, layout, work_items, tile.buffers, each, order).stage

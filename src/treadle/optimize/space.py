@@ -1,8 +1,9 @@
 """The space of a kernel's schedules: the heuristic's choice, and what is near a schedule.
 
     space = Space(ast, target)
-    space.own, space.kernel      the heuristic's schedule, and the kernel under it
-    [*space.near(space.own)]     other schedules, each given once
+    space.own, space.kernel_of(space.own)      the heuristic's schedule, and the kernel under it
+    [*space.near(space.own)]                   other schedules, each given once
+    space.estimate(schedule)                   what it takes, by cost.py
 
 Near a schedule are those that the heuristic makes with one of its numbers changed (parameters.py),
 and those with one move in another of its forms, if all moves after it are still possible.
@@ -11,14 +12,16 @@ and those with one move in another of its forms, if all moves after it are still
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ..ir.choices import choices_of
 from ..ir.node import Node
 from ..ir.verify import shared_by_lanes
 from ..target import Target
+from .cost import seconds
 from .heuristic import optimize
 from .moves import NEW, Move, Schedule
-from .parameters import Parameters, neighbours
+from .parameters import Parameters, neighbours, noting
 from .records import Loop
 from .replay import replay
 
@@ -27,56 +30,84 @@ __all__ = ["Space"]
 ROOM = 1 << 10  # names of loops that a move in another form may make more
 
 
+class _Made(NamedTuple):
+    """A kernel, the heuristic's numbers by which it was made, and which of them it asked for."""
+
+    ast: Node
+    parameters: Parameters
+    asked: set[str]
+
+
 class Space:
     """Raises what the heuristic raises; other schedules that cannot be made are left out."""
 
     def __init__(self, ast: Node, target: Target) -> None:
         self._ast, self._target = ast, target
-        self.kernel, self.own = optimize(ast, target)
-        self._seen = {self.kernel}  # several schedules can give one kernel
-        self._made_with = {self.own: Parameters()}
-        self._tried = {Parameters()}
+        self.own, own = self._optimized(Parameters())
+        self._made = {self.own: own}
+        self._seen = {own.ast}  # several schedules can give one kernel
+        self._tried = {own.parameters}
+        self._estimates: dict[Schedule, float] = {}
+
+    def kernel_of(self, schedule: Schedule) -> Node:
+        """The kernel under a schedule of this space."""
+        return self._made[schedule].ast
+
+    def estimate(self, schedule: Schedule) -> float:
+        """What a schedule of this space takes, by the target's prices."""
+        if schedule not in self._estimates:
+            self._estimates[schedule] = seconds(self.kernel_of(schedule), self._target)
+        return self._estimates[schedule]
 
     def near(self, schedule: Schedule) -> Iterator[Schedule]:
         """Schedules near one of this space, but for those of kernels that were given before."""
-        parameters = self._made_with[schedule]
+        _, parameters, asked = self._made[schedule]
         for other in neighbours(parameters, self._target):
-            if other not in self._tried:
+            if other not in self._tried and asked.intersection(_changed(parameters, other)):
                 self._tried.add(other)
-                yield from self._new(self._chosen(other), other)
+                yield from self._new(self._chosen(other))
         for place, move in enumerate(schedule):
             for form in move.forms():
                 later = _with_room(schedule[place + 1 :])
                 changed = Schedule((*schedule[:place], form, *later))
-                yield from self._new(self._replayed(changed), parameters)
+                ast = self._replayed(changed)
+                made = None if ast is None else (changed, _Made(ast, parameters, asked))
+                yield from self._new(made)
 
     def changes(self, schedule: Schedule) -> str:
         """What a schedule has that the heuristic's has not."""
         return "; ".join(str(move) for move in schedule if move not in self.own) or "fewer moves"
 
-    def _chosen(self, parameters: Parameters) -> tuple[Node, Schedule] | None:
+    def _optimized(self, parameters: Parameters) -> tuple[Schedule, _Made]:
+        noted, asked = noting(parameters)
+        ast, schedule = optimize(self._ast, self._target, noted)
+        return schedule, _Made(ast, parameters, asked)
+
+    def _chosen(self, parameters: Parameters) -> tuple[Schedule, _Made] | None:
         try:
             with choices_of():
-                return optimize(self._ast, self._target, parameters)
+                return self._optimized(parameters)
         except Exception:  # there are others
             return None
 
-    def _replayed(self, schedule: Schedule) -> tuple[Node, Schedule] | None:
+    def _replayed(self, schedule: Schedule) -> Node | None:
         try:
             with choices_of():
                 found = replay(self._ast, self._target, schedule)
         except Exception:  # a move does not fit what others have made: there are other schedules
             return None
-        return None if shared_by_lanes(found) else (found, schedule)
+        return None if shared_by_lanes(found) else found
 
-    def _new(
-        self, found: tuple[Node, Schedule] | None, parameters: Parameters
-    ) -> Iterator[Schedule]:
-        if found is not None and found[0] not in self._seen:
-            ast, schedule = found
-            self._seen.add(ast)
-            self._made_with[schedule] = parameters
+    def _new(self, found: tuple[Schedule, _Made] | None) -> Iterator[Schedule]:
+        if found is not None and found[1].ast not in self._seen:
+            schedule, made = found
+            self._seen.add(made.ast)
+            self._made[schedule] = made
             yield schedule
+
+
+def _changed(one: Parameters, other: Parameters) -> list[str]:
+    return [name for name, value in vars(one).items() if getattr(other, name) != value]
 
 
 def _with_room(later: tuple[Move, ...]) -> tuple[Move, ...]:

@@ -12,24 +12,21 @@ them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ..ir.accumulators import identity, identity_of, is_tuple, items
-from ..ir.conditions import parts, without_not
-from ..ir.interval import bounds
+from ..ir.conditions import parts
 from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms, simplify
-from ..ir.views import End, Load, Reduce, Stage, Store, Where, bound_of, operand, operands
+from ..ir.rules.index import simplify
+from ..ir.views import End, Reduce, Stage, Store, bound_of
+from .masked_bounds import common, extreme, needed, span_of
 from .moves import Move, Moves
 
 __all__ = ["PadLoops", "TrimLoops"]
 
 # Kinds of loops whose steps run side by side, or are all there in every launch.
 FIXED = ("unroll", "vector", "local", "subgroup")
-FROM_MEMORY = (Op.LOAD, Op.REDUCE, Op.STAGE)
 
 
 @dataclass(frozen=True)
@@ -107,119 +104,26 @@ class _Loops:
         """Where `loop`, which ends at `node`, can end; None where every step may count."""
         loops = closed_ranges(node)
         around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
-        outer = frozenset[Node]().union(*(self._free[n] for n in around))
-        outer = frozenset(r for r in outer - {*loops} if r.arg.kind not in FIXED)
-        outer |= frozenset(r for r in loops[: loops.index(loop)] if r.arg.kind not in FIXED)
-        found = (_end_under(condition, loop, outer) for condition in self._needed(node))
-        return next((end for end in found if end is not None), None)
-
-    def _needed(self, node: Node) -> Iterator[Node]:
-        """Conditions without which a step of the loops that end at `node` changes nothing."""
-        if node.op is Op.REDUCE:
-            reduce = Reduce.of(node)
-            yield from _unless_identity(reduce.value, reduce.arg.op)
-        elif node.op is Op.STAGE:
-            yield from parts(Stage.of(node).gate)
-        elif all(effect.op is Op.STORE for effect in End.of(node).effects):
-            first, *others = (parts(Store.of(effect).gate) for effect in End.of(node).effects)
-            yield from (part for part in first if all(part in more for more in others))
-
-
-def _unless_identity(value: Node, op: Op) -> Iterator[Node]:
-    """Conditions without which `value` leaves what it is combined with by `op` as it is."""
-    if is_tuple(value):
-        pairs = zip(items(value), items(identity_of(op, value)), strict=True)
-        first, *others = (
-            parts(Where.of(one).condition)
-            if one.op is Op.WHERE and Where.of(one).no is none
-            else ()
-            for one, none in pairs
-        )
-        yield from (part for part in first if all(part in more for more in others))
-        return
-    neutral = identity(op, value.dtype) if value.dtype.count == 1 else None
-    if value.op is Op.WHERE and Where.of(value).no is neutral:
-        yield from parts(Where.of(value).condition)
-        yield from _unless_identity(Where.of(value).yes, op)
-    elif value.op is Op.LOAD and Load.of(value).is_gated and Load.of(value).other is neutral:
-        yield from parts(Load.of(value).gate)
-    elif value.op is Op.MUL and op is Op.ADD:
-        for factor in operands(value):
-            yield from _unless_identity(factor, op)
-    elif (value.op is Op.CAST and op is Op.ADD) or (value.op is Op.REDUCE and value.arg.op is op):
-        yield from _unless_identity(operand(value), op)
-    elif value.op is Op.STAGE:
-        stage = Stage.of(value)
-        for condition in _unless_identity(stage.value, op):
-            if (there := _where_read(condition, stage)) is not None:
-                yield there
-
-
-def _where_read(condition: Node, stage: Stage) -> Node | None:
-    """A condition on what is kept, as it is where that is read; None where that is not known."""
-    difference = _difference(condition)
-    if difference is None:
+        outer = frozenset[Node]().union(*(self._free[n] for n in around)) - {*loops}
+        outer |= frozenset(loops[: loops.index(loop)])
+        outer = {r for r in outer if r.arg.kind not in FIXED}
+        for condition in _needed(node):
+            span = span_of([condition], loop)
+            inner = {r: (r.like(0), r.like(loop_size(r) - 1)) for r in span.loops - outer}
+            end = extreme(span.end, inner, True)
+            if end is not None and any(n.op is Op.VARIABLE for n in end.toposort()):
+                return simplify(end.maximum(0))
         return None
-    terms, total = linear_terms(difference)
-    total = Node.index(total)
-    for filled, read in zip(stage.filled, stage.read, strict=True):
-        places, offset = linear_terms(filled)
-        shared = next((r for r in places if r in stage.loops and r in terms), None)
-        if shared is None or terms[shared] % places[shared]:
-            continue
-        factor = terms[shared] // places[shared]
-        total = total + (read - offset) * factor
-        for place, step in places.items():
-            terms[place] = terms.get(place, 0) - factor * step
-    terms = {term: step for term, step in terms.items() if step}
-    if any(free_ranges(term)[term] & frozenset(stage.loops) for term in terms):
-        return None
-    for term, step in terms.items():
-        total = total + term * step
-    return Node.index(0) < simplify(total)
 
 
-def _difference(condition: Node) -> Node | None:
-    """What is above 0 where a comparison of index arithmetic holds."""
-    compared, is_not = without_not(condition)
-    if compared.op is not Op.CMPLT or operand(compared).dtype.kind != "index":
-        return None
-    low, high = operands(compared)
-    return low - high + 1 if is_not else high - low
-
-
-def _without_quotient(difference: Node, loop: Node) -> Node:
-    """What is above 0 where `difference` is: n - i // 8 as n * 8 - i, if that is `loop`'s digit."""
-    for term, step in linear_terms(difference)[0].items():
-        is_quotient = term.op is Op.IDIV and operands(term)[1].op is Op.CONST
-        if step == -1 and is_quotient and loop in free_ranges(term)[term]:
-            number, by = operands(term)
-            return simplify((difference + term) * by - number)
-    return difference
-
-
-def _end_under(condition: Node, loop: Node, outer: frozenset[Node]) -> Node | None:
-    """The first step of `loop` from which on a condition on variables holds for no step.
-
-    Whatever the other loops are, but those that are `outer`.
-    """
-    difference = _difference(condition)
-    if difference is None:
-        return None
-    terms, offset = linear_terms(_without_quotient(difference, loop))
-    step = -terms.pop(loop, 0)
-    used = {n.op for n in difference.toposort()}
-    if step <= 0 or Op.VARIABLE not in used or not used.isdisjoint(FROM_MEMORY):
-        return None
-    most = Node.index(offset)
-    for term, factor in terms.items():
-        free = free_ranges(term)[term]
-        if loop in free:
-            return None
-        if free <= outer:
-            most = most + term * factor
-        else:
-            low, high = bounds(term)
-            most = most + int(factor * (high if factor > 0 else low))
-    end = (most + (step - 1)) // step
-    return simplify(end.maximum(0).minimum(loop_size(loop)))
+def _needed(node: Node) -> list[Node]:
+    """Conditions without which a step of the loops that end at `node` changes nothing."""
+    if node.op is Op.REDUCE:
+        reduce = Reduce.of(node)
+        return needed(reduce.value, reduce.arg.op)
+    if node.op is Op.STAGE:
+        return parts(Stage.of(node).gate)
+    effects = End.of(node).effects
+    if any(effect.op is not Op.STORE for effect in effects):
+        return []
+    return common(*(parts(Store.of(effect).gate) for effect in effects))

@@ -17,7 +17,7 @@ from .moves import Moves
 from .nest import Nest, stride
 from .records import Loop
 
-__all__ = ["schedule_texels"]
+__all__ = ["loops_of_texels", "schedule_texels"]
 
 TEXEL = 4
 SLICES = 64  # of a grid at least, where there is work for so many
@@ -26,8 +26,22 @@ SLICES = 64  # of a grid at least, where there is work for so many
 def schedule_texels(moves: Moves, target: Target) -> None:
     """Schedule every nest that stores to a texture; what it is staged from is left to others."""
     for nest in moves.nests():
-        if any(store.memory.arg.image for store in _stores(nest)):
+        if loops_of_texels(nest):
             _schedule(moves, nest, target)
+
+
+def loops_of_texels(nest: Nest) -> frozenset[Node]:
+    """The loops that `nest` stores whole texels along, which are its lanes; none without textures.
+
+    A reduction that differs along them is computed for four results at once: it has no lanes of its
+    own.
+    """
+    if not any(store.memory.arg.image for store in _stores(nest)):
+        return frozenset()
+    loops, size = [_loop_of_stride(nest, 1)], 1
+    while (size := size * loop_size(loops[-1])) % TEXEL:
+        loops.append(_loop_of_stride(nest, size))
+    return frozenset(loops)
 
 
 def _stores(nest: Nest) -> list[Store]:

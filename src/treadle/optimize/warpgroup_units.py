@@ -19,7 +19,7 @@ Of halves units take either kind of rows, of all else rows of k. float32 along l
 of x: for each product of 8 steps a work item holds four, which it reads from rows of lines. So what
 is y has its rows as columns if it is such a factor, and x is not. Of two such factors one is
 packed, turned in memory before, and so is what the copy engine does not bring, if enough is
-multiplied with it (packed_operands.py); else the work items turn both as they store them.
+multiplied with it (tensor_boxes.py); else the work items turn both as they store them.
 
 Why these tiles, and what they can reach at most, is on the page docs/design/nvidia.md.
 """
@@ -29,25 +29,37 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Self
 
-from ..ir.args import WgmmaArg
+from ..dtype import dtypes
+from ..ir.args import MatrixLayout, WgmmaArg
 from ..ir.choices import take
-from ..ir.loops import loop_size
+from ..ir.loops import Split, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..target import Digit, Fragment, MatrixUnit, Target
+from ..target import WGMMA_ROWS, Digit, Fragment, MatrixUnit, Target
 from .choose_tile import Tile
-from .k_tiling import TiledProduct, TileForWorkgroups, tile_product
-from .matmul_problem import MatmulProblem
+from .k_tiling import TiledReduction, TileForWorkgroups, tile_workgroup_loops
+from .layout import Layout, StagedSlice, copied, is_contiguous, is_in_memory, lines_of
 from .matrix_units import narrow_factors, narrowed, unit_for
 from .moves import Moves
 from .nest import stride
-from .packed_operands import packed
-from .shared_operands import SharedOperand, SourceTensor, bulk, stored, tensor_of
+from .tensor_boxes import (
+    HELD,
+    PIECE,
+    ROW,
+    TURNED,
+    SourceTensor,
+    brought,
+    tensor_of,
+    turned_along_steps,
+)
+from .tile_problem import TileProblem
 from .unit_loops import place_in
 
 __all__ = ["TileForWarpgroups"]
 
 WARPS, WORK_ITEMS = 4, 128  # of a warpgroup
+BLOCK = WGMMA_ROWS.together * ROW  # bytes that are swizzled together
+_LOST, _INFINITY, _NAN = 13, 0x7F800000, 0x7FC00000  # of float32: bits that TF32 has not; values
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
 
 
@@ -62,26 +74,26 @@ class TileForWarpgroups(TileForWorkgroups):
 
     @property
     def choices(self) -> tuple[str, ...]:
-        return (self.word, "swapped_matmul") if self.is_swapped else (self.word,)
+        return (self.word, "swapped_tile") if self.is_swapped else (self.word,)
 
     @classmethod
-    def chosen(cls, nest: int, problem: MatmulProblem, target: Target) -> Self | None:
+    def chosen(cls, nest: int, problem: TileProblem, target: Target) -> Self | None:
         unit = cls.unit_for(problem, target)
         is_swapped = unit is not None and _is_better_swapped(problem, unit)
         move = super().chosen(nest, problem.swapped() if is_swapped else problem, target)
         return move and replace(move, is_swapped=is_swapped)
 
     @staticmethod
-    def unit_for(problem: MatmulProblem, target: Target) -> MatrixUnit | None:
+    def unit_for(problem: TileProblem, target: Target) -> MatrixUnit | None:
         return unit_for(problem, target.warpgroup_units)
 
-    def tile_for(self, moves: Moves, problem: MatmulProblem, unit: MatrixUnit) -> None:
+    def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
         problem = problem.swapped() if self.is_swapped else problem
         tensors = _tensors_if_enough(problem, unit)
-        is_held = tensors is not None and tensors[0].fits and tensors[0].is_held
+        is_held = tensors is not None and tensors[0].fits and _is_held(tensors[0])
         kinds = ("vector", "unroll") if _is_along(moves, problem.rows) else ("unroll", "vector")
         out = _results(self.tile, unit, is_held)
-        tiled = tile_product(moves, problem, out, self.tile.depth, *kinds)
+        tiled = tile_workgroup_loops(moves, problem, out, self.tile.depth, *kinds)
         x, y = _operands(moves, tiled, tensors, unit, self.tile)
         total = _product(tiled, out, x, y, unit, is_held)
         moves.root = moves.root.substitute({tiled.reduce: total})
@@ -90,7 +102,7 @@ class TileForWarpgroups(TileForWorkgroups):
 Tensors = tuple[SourceTensor, SourceTensor]
 
 
-def _is_better_swapped(problem: MatmulProblem, unit: MatrixUnit) -> bool:
+def _is_better_swapped(problem: TileProblem, unit: MatrixUnit) -> bool:
     """Whether units take the problem best with its rows as columns.
 
     What has to be held has to be x: units take words of one factor. Of two such factors the one
@@ -99,11 +111,11 @@ def _is_better_swapped(problem: MatmulProblem, unit: MatrixUnit) -> bool:
     tensors = _tensors(problem, unit)
     if tensors is None:
         return False
-    x_held, y_held = (tensor.fits and tensor.is_held for tensor in tensors)
+    x_held, y_held = (tensor.fits and _is_held(tensor) for tensor in tensors)
     return y_held and (loop_size(*problem.rows) < loop_size(*problem.columns) or not x_held)
 
 
-def _tensors_if_enough(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
+def _tensors_if_enough(problem: TileProblem, unit: MatrixUnit) -> Tensors | None:
     """Both, unless one is to be packed and multiplied with few lines of the other then."""
     tensors = _tensors(problem, unit)
     if tensors is None:
@@ -113,11 +125,16 @@ def _tensors_if_enough(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | No
     return tensors if x_pays and y_pays else None
 
 
+def _is_held(tensor: SourceTensor) -> bool:
+    """Whether work items have to hold it, as units do not take it so from shared memory."""
+    return tensor.is_turned and tensor.memory.dtype.itemsize == HELD
+
+
 def _is_taken(y: SourceTensor) -> bool:
-    return y.fits and not y.is_held
+    return y.fits and not _is_held(y)
 
 
-def _tensors(problem: MatmulProblem, unit: MatrixUnit) -> Tensors | None:
+def _tensors(problem: TileProblem, unit: MatrixUnit) -> Tensors | None:
     x, y = (narrowed(factor, unit.dtype) for factor in (problem.x, problem.y))
     of_x = tensor_of(x, problem.rows, problem.steps, problem.batch)
     of_y = tensor_of(y, problem.columns, problem.steps, problem.batch)
@@ -149,35 +166,36 @@ def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
 
 
 def _operands(
-    moves: Moves, tiled: TiledProduct, tensors: Tensors | None, unit: MatrixUnit, tile: Tile
-) -> tuple[SharedOperand, SharedOperand]:
+    moves: Moves, tiled: TiledReduction, tensors: Tensors | None, unit: MatrixUnit, tile: Tile
+) -> tuple[StagedSlice, StagedSlice]:
     """Both factors of a slice in shared memory."""
     work_items = tile.workers[0] * WORK_ITEMS
     buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
     if tensors is not None and buffers > 1:
         x, y = tensors
-        x = x if x.fits else packed(moves, x, work_items)
-        y = y if _is_taken(y) else packed(moves, y, work_items)
+        x = x if x.fits else turned_along_steps(moves, x, work_items)
+        y = y if _is_taken(y) else turned_along_steps(moves, y, work_items)
         take("bulk_copies")
-        return (
-            bulk(moves, x, tiled.row, tiled, tile.depth, buffers),
-            bulk(moves, y, tiled.column, tiled, tile.depth, buffers),
-        )
-    x, y = (
-        stored(moves, factor, line, tiled.inner, tile.depth, work_items, buffers)
-        for factor, line in [*narrow_factors(tiled, unit)]
-    )
+        assert tiled.outer is not None  # or there were no buffers
+        slices = (tiled.outer, tile.depth, tiled.batch, buffers)
+        made = [brought(moves, x, tiled.row, *slices), brought(moves, y, tiled.column, *slices)]
+    else:
+        made = [
+            _stored(moves, factor, line, tiled.inner, tile.depth, work_items, buffers)
+            for factor, line in [*narrow_factors(tiled, unit)]
+        ]
+    x, y = made
     return x, y
 
 
 def _product(
-    tiled: TiledProduct, out: Fragment, x: SharedOperand, y: SharedOperand, unit: MatrixUnit,
+    tiled: TiledReduction, out: Fragment, x: StagedSlice, y: StagedSlice, unit: MatrixUnit,
     is_held: bool,
 ) -> Node:  # fmt: skip
     """One result of the work item, of those that its product has."""
     turns, loops = x.layout.steps // unit.steps, tiled.loops
-    layout = None if is_held else x.matrix(turns)
-    arg = WgmmaArg(unit.name, y.layout.lines, turns, layout, y.matrix(turns))
+    layout = None if is_held else _matrix(x.layout, turns)
+    arg = WgmmaArg(unit.name, y.layout.lines, turns, layout, _matrix(y.layout, turns))
     dtype, zero = unit.sums.vec(out.count), Node.index(0)
     if is_held:
         row, _ = place_in(out, loops.lane, zero)
@@ -188,3 +206,37 @@ def _product(
     if tiled.outer is not None:
         total = Node(Op.REDUCE, dtype, (total, tiled.outer), tiled.reduce.arg)
     return Node(Op.EXTRACT, dtype.scalar, (total, loops.element)).cast(tiled.reduce.dtype)
+
+
+def _matrix(layout: Layout, turns: int) -> MatrixLayout:
+    """Where units find a slice that they take in so many turns."""
+    if layout.of_lines:
+        return MatrixLayout(True, layout.steps * ROW, BLOCK, layout.steps // turns * ROW)
+    return MatrixLayout(False, PIECE, BLOCK, ROW // turns)
+
+
+def _stored(
+    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, work_items: int, buffers: int
+) -> StagedSlice:
+    """`factor` for one slice and one tile of lines, stored by all work items in whole pieces.
+
+    So many slices as `buffers` are in memory at a time where pieces are copied as they are.
+    """
+    lines, here = loop_size(*lines_of(line)), lines_of(line)[-1]
+    wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
+    along_steps = is_contiguous(factor, inner)
+    can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
+    is_turned = can_turn and not along_steps and is_contiguous(factor, here)
+    order = "steps" if along_steps else "panels" if is_turned else "across"
+    factor = _as_tf32(factor) if factor.dtype is dtypes.float32 else factor
+    buffers = buffers if order != "across" and is_in_memory(factor) else 1
+    layout = Layout(lines, depth, is_turned, wide, is_swizzled=True)
+    return copied(moves, factor, line, inner, layout, work_items, buffers, each, order)
+
+
+def _as_tf32(value: Node) -> Node:
+    """float32 with eleven digits of two, the nearest (PTX's cvt.rna); a NaN stays one."""
+    bits = value.bitcast(dtypes.int32)
+    near = (bits + (1 << _LOST - 1)) & -(1 << _LOST)
+    is_nan = (bits & 0x7FFFFFFF) > _INFINITY
+    return is_nan.where(bits | _NAN, near).bitcast(value.dtype)

@@ -1,4 +1,4 @@
-"""Windows of an image as rows of a matmul, read where they are instead of packed one by one.
+"""Windows of an image as rows of a tile, read where they are instead of packed one by one.
 
     x[row, step] = image[channel, y + ky, x + kx]       row is (y, x), step is (channel, ky, kx)
 
@@ -17,13 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from ..ir.args import StageArg
 from ..ir.choices import take
 from ..ir.loops import loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from .layout import kept
+from .layout import packed
 from .moves import Moves
 from .nest import reads_of, stride
 
@@ -196,23 +195,15 @@ def keep_image(
 
     Up to `beyond` rows after the last one may be read; what they hold is not defined.
     """
-    free = ranges_of(windows.image)
     inside = (*windows.joined, *windows.channels)
     if not windows.has_inner_channels:
         inside = (*windows.channels, *windows.joined)
-    around = sorted(free.difference(inside), key=lambda r: (r in rows, r.arg.number))
-    loops = (*around, *inside)
-    sizes = [loop_size(r) for r in loops]
-    first, more = _places_beyond(windows, rows, beyond)
-    sizes[loops.index(first)] += more
-    grid = loops[: loops.index(windows.joined[0]) + 1]
-    fill = moves.whole(loops, dict.fromkeys(grid, "grid"))
-    if loops[-1] not in grid:
-        fill[loops[-1]] = moves.tiled(loop_size(loops[-1]), (lanes, "vector"))
-    column = windows.joined[-1]
-    if windows.has_inner_channels and column not in grid:  # squares of memory, turned in registers
-        fill[column] = moves.tiled(loop_size(column), (lanes, "unroll"))
-    stage = kept(windows.image, StageArg("grid", tuple(sizes)), loops, fill)
+    free = ranges_of(windows.image).difference(inside)
+    loops = (*sorted(free, key=lambda r: (r in rows, r.arg.number)), *inside)
+    shared = loops.index(windows.joined[0]) + 1
+    around, steps, line = loops[:shared], loops[shared:-1], loops[shared:][-1:]
+    more = dict((_places_beyond(windows, rows, beyond),))
+    stage = packed(moves, windows.image, "grid", around, steps, line, lanes, beyond=more)
     take("window_image")
     places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
     return simplify(stage.substitute(places))

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..ir.accumulators import is_tuple
+from ..ir.accumulators import items
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -24,7 +24,7 @@ from .moves import Moves
 from .nest import Nest, contiguity, sequential_loops, stride
 from .parameters import Parameters
 from .records import Loop
-from .reduction_moves import ShareReduction
+from .reduction_moves import ShareReduction, in_same_loops
 from .shared_tiles import tile_for_workgroups
 
 __all__ = ["schedule_workgroups"]
@@ -144,7 +144,8 @@ def _workgroup_for_each_row(
             return
         reduce, loop = found
         mine = max(least, min(work_items, _power_below(loop_size(loop))))
-        subgroup = workgroup.subgroup if _is_for_subgroups(reduce) else None
+        is_short = all(map(_is_for_subgroups, in_same_loops(moves.root, reduce)))
+        subgroup = workgroup.subgroup if is_short else None
         move = ShareReduction(moves.name_of(reduce), Loop.of(loop), mine, subgroup)
         shared.update(moves.make(move))
 
@@ -178,12 +179,10 @@ def _shared_results(
 
 
 def _is_for_subgroups(reduce: Node) -> bool:
-    """Whether subgroups combine such values: not all of them multiply, or combine 64 bits.
-
-    None combines tuples.
-    """
-    is_short = reduce.dtype.is_bool or (reduce.dtype.bits <= 32 and reduce.arg.op is not Op.MUL)
-    return is_short and not is_tuple(reduce)
+    """Whether subgroups combine such values: not all of them multiply, or combine 64 bits."""
+    is_product = reduce.arg.op is Op.MUL
+    kinds = [part.dtype for part in items(reduce)]
+    return all(kind.is_bool or (kind.bits <= 32 and not is_product) for kind in kinds)
 
 
 def _reduction_to_share(

@@ -1,4 +1,4 @@
-"""Steps of a product in which a factor is zero for all rows of a tile, left out.
+"""Steps of a reduction that change nothing for all rows of a tile, left out.
 
     for tile: for ky in range(5): acc += image[y + ky - 2, ..] * w[ky, ..]
       ->  for tile: for ky in range(first(tile), end(tile)): ...
@@ -19,14 +19,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..ir.conditions import without_not
 from ..ir.evaluate import evaluate
-from ..ir.loops import Split, has_fixed_size, loop_size, ranges_of
+from ..ir.loops import Split, closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.rules.index import linear_terms, simplify, sum_terms
-from .hoist_masks import zero_unless
-from .masked_bounds import Span
+from ..ir.views import Reduce
+from .masked_bounds import Span, needed, span_of
 
 __all__ = ["rows_with_own_steps", "share_of_steps", "spans_of", "splits_of"]
 
@@ -35,65 +33,21 @@ MOST_PLACES = 64  # that rows with steps of their own have together
 Loops = tuple[Node, ...]
 
 
-def rows_with_own_steps(factor: Node, rows: Loops, steps: Loops) -> Loops:
-    """The rows that say in which steps `factor` is zero, if they are few."""
-    found = {r for c in zero_unless(factor) if _is_about(c, rows, steps) for r in ranges_of(c)}
+def rows_with_own_steps(reduce: Node, rows: Loops) -> Loops:
+    """The rows that say which steps of `reduce` change nothing, if they are few."""
+    found = frozenset[Node]().union(*(s.loops for s in spans_of(reduce, rows).values()))
     around = tuple(r for r in rows if r in found)
-    is_small = all(map(has_fixed_size, (*around, *steps))) and loop_size(*around) <= MOST_PLACES
-    return around if is_small else ()
+    is_fixed = all(map(has_fixed_size, (*around, *closed_ranges(reduce))))
+    return around if is_fixed and loop_size(*around) <= MOST_PLACES else ()
 
 
-def _is_about(condition: Node, rows: Loops, steps: Loops) -> bool:
-    """Whether a condition is about one of the steps, and about rows and nothing else.
-
-    Not about a number that launches know, or one in memory.
-    """
-    if any(n.op in (Op.VARIABLE, Op.LOAD) for n in condition.toposort()):
-        return False
-    loops = ranges_of(condition)
-    mine = loops & frozenset(steps)
-    return len(mine) == 1 and bool(loops - mine) and loops - mine <= frozenset(rows)
-
-
-def spans_of(factor: Node, around: Loops, steps: Loops) -> dict[Node, Span]:
-    """The steps that are left of each loop, as `around` says."""
-    begins: dict[Node, Node] = {}
-    ends: dict[Node, Node] = {}
-    for condition in zero_unless(factor):
-        if not _is_about(condition, around, steps):
-            continue
-        [step] = ranges_of(condition) & frozenset(steps)
-        limit = _limit(condition, step)
-        if limit is None:
-            continue
-        place, is_end = limit
-        known = ends if is_end else begins
-        before = known.get(step)
-        if before is not None and before is not place:
-            place = simplify(before.minimum(place) if is_end else before.maximum(place))
-        known[step] = place
-    first = Node.index(0)
-    return {
-        step: Span(begins.get(step, first), ends.get(step, Node.index(loop_size(step))))
-        for step in steps
-        if step in begins or step in ends
-    }
-
-
-def _limit(condition: Node, step: Node) -> tuple[Node, bool] | None:
-    """(the first step in which a comparison holds, False) or (the first one behind, True)."""
-    compared, is_not = without_not(condition)
-    if compared.op is not Op.CMPLT or compared.src[0].dtype.kind != "index":
-        return None
-    less, more = compared.src
-    terms, offset = linear_terms(less - more if is_not else more - less - 1)  # at least 0
-    by = terms.pop(step, 0)
-    if by == 0 or step in {r for term in terms for r in ranges_of(term)}:
-        return None
-    rest = sum_terms(terms, offset)
-    if by < 0:
-        return simplify(rest // -by + 1), True
-    return simplify((by - 1 - rest) // by), False
+def spans_of(reduce: Node, around: Loops) -> dict[Node, Span]:
+    """The steps that are left of each loop, as `around` says, and no number of a launch."""
+    value, steps, arg = Reduce.of(reduce)
+    conditions = [c for c in needed(value, arg.op)
+                  if not any(n.op is Op.VARIABLE for n in c.toposort())]  # fmt: skip
+    spans = {step: span_of(conditions, step, frozenset(around)) for step in steps}
+    return {step: span for step, span in spans.items() if span.loops}
 
 
 def share_of_steps(spans: dict[Node, Span]) -> float:
@@ -111,37 +65,16 @@ def share_of_steps(spans: dict[Node, Span]) -> float:
     return share
 
 
-def splits_of(
-    spans: dict[Node, Span], rows: dict[Node, Split], outermost: Node
-) -> dict[Node, Split]:
+def splits_of(spans: dict[Node, Span], rows: dict[Node, Split]) -> dict[Node, Split]:
     """Loops over the steps that are left to a tile, where `rows` have become other loops.
 
-    Several rows of a tile have all steps that any of them has, if they are along the `outermost`
-    loop that is cut into tiles.
+    Several rows of a tile have all steps that any of them has.
     """
     replaced, found = {r: split.expr for r, split in rows.items()}, {}
     for step, span in spans.items():
         here = span.substitute(replaced)
-        tile = [r for r in here.loops if r.arg.kind == "unroll"]
-        if tile and span.loops == {outermost}:
-            here = _over_tile(span, here, outermost, tile)
-        elif tile:
-            continue
-        if here is not None:
+        tile = {r: (r.like(0), r.like(loop_size(r) - 1)) for r in here.loops}
+        here = here.over({r: ends for r, ends in tile.items() if r.arg.kind == "unroll"})
+        if here is not None and here.loops:
             found[step] = here.loop(step, 1)
     return found
-
-
-def _over_tile(span: Span, here: Span, row: Node, tile: list[Node]) -> Span | None:
-    """The span of a tile's rows together, of which `here` is that of one in the loops `tile`.
-
-    None where an end neither falls nor rises all the way along `row`.
-    """
-    ends, corners = [], [{r: Node.index(at * (loop_size(r) - 1)) for r in tile} for at in (0, 1)]
-    for of_row, of_one, is_last in ((span.begin, here.begin, 0), (span.end, here.end, 1)):
-        values = evaluate(of_row, {row: np.arange(loop_size(row))})
-        changes = {*np.sign(np.diff(np.broadcast_to(values, (loop_size(row),)))).tolist()} - {0}
-        if len(changes) > 1:
-            return None
-        ends.append(of_one.substitute(corners[is_last ^ (changes == {-1})]))
-    return Span(*ends)

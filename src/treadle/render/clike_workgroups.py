@@ -124,17 +124,18 @@ class WorkgroupFunction(Function):
     def _subgroup(self, node: Node) -> str:
         if node.dtype.is_bool:
             return self.let(node.dtype, self.vote(self.value(operand(node)), IS_ANY[node.arg]))
-        return self._combined(node, self.steps())
+        return self._combined(node, node.arg, self.steps())
 
-    def _quad(self, node: Node) -> str:
-        return self._combined(node, [step for step in self.steps() if step < 4])
+    def _butterfly(self, node: Node) -> str:
+        arg = node.arg
+        return self._combined(node, arg.op, [step for step in self.steps() if step in arg.steps])
 
-    def _combined(self, node: Node, steps: Sequence[int]) -> str:
+    def _combined(self, node: Node, op: Op, steps: Sequence[int]) -> str:
         """The values of lanes that are `steps` apart, step by step."""
         dtype, value = node.dtype, self.value(operand(node))
         for step in steps:
             other = self.let(dtype, self.exchanged(dtype, value, step))
-            value = self.let(dtype, self.binary(node.arg, dtype, value, other))
+            value = self.let(dtype, self.binary(op, dtype, value, other))
         return value
 
 

@@ -61,6 +61,28 @@ _OTHER_ROW = f"""\
   return other;
 }}"""
 
+# clang 15 has no name for the instruction.
+_QUICK_EXP2 = f"""\
+#if __has_builtin(__builtin_amdgcn_exp2f)
+#define quick_exp2 __builtin_amdgcn_exp2f
+#else
+extern "C" {_ON_DEVICE} float __ocml_exp2_f32(float);
+#define quick_exp2 __ocml_exp2_f32
+#endif"""
+
+# The bits of a float32 that is rounded to 16 bits. clang 15 cannot convert to bfloat16.
+_HALF = {
+    "float16": f"""\
+{_INLINE} unsigned short half(float x) {{
+  return __builtin_bit_cast(unsigned short, (_Float16)x);
+}}""",
+    "bfloat16": f"""\
+{_INLINE} unsigned short half(float x) {{
+  unsigned bits = __builtin_bit_cast(unsigned, x);
+  return x == x ? (bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16 : 0x7FC0u;
+}}""",
+}
+
 
 class HIPRenderer(PhaseRenderer["_HIPFunction"]):
     """Prints programs for one chip; `contract` lets multiply and add fuse."""
@@ -145,6 +167,15 @@ class _HIPFunction(WorkgroupFunction, ClangFunction):
         if dtype.is_float or dtype.count > 1:
             return super().negate(dtype, value)
         return f"(({self.type(dtype)})(-({self.scalars[f'uint{dtype.bits}']}){value}))"
+
+    def _quick_exp2(self, node: Node) -> str:
+        self.helpers.add(_QUICK_EXP2)
+        return self.let(node.dtype, f"quick_exp2({self.value(operand(node))})")
+
+    def _halves(self, node: Node) -> str:
+        self.helpers.add(_HALF[node.arg])
+        low, high = (f"(unsigned)half({value})" for value in self.operands(node))
+        return self.let(node.dtype, f"{low} | {high} << 16")
 
     # -- work items together --------------------------------------------------------------------
 

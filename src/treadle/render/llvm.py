@@ -9,28 +9,36 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
+from ..ir.loops import closed_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Load, Store, bound_of, operand
+from ..ir.views import Load, Register, Store, Update, bound_of, operand
 from ..lower.linearize import Phase
 from ..lower.streams import CACHE_LINE, STREAM
+from ..target import FEW_REGISTERS
 from .llvm_function import LLVMFunction
 from .llvm_values import literal, mangled, memory_type, type_name, zero
 
 __all__ = ["LLVMRenderer"]
 
 MOST_SCOPES = 64  # with more arguments, lists of all others would be longer than the kernel
+_REGISTERS = {"x86_64": "xmm", "aarch64": "v"}  # what vector registers are called
 _STREAMED = "!999"  # metadata of stores that go around the caches
 
 
 class LLVMRenderer:
-    """Prints modules for a target; `contract` lets multiply and add fuse."""
+    """Prints modules for a target with so many vector `registers`; 0 says nothing of them.
+
+    `contract` lets multiply and add fuse.
+    """
 
     name = "LLVM"
 
-    def __init__(self, *, triple: str, vector_bits: int, contract: bool = True) -> None:
+    def __init__(
+        self, *, triple: str, vector_bits: int, registers: int = 0, contract: bool = True
+    ) -> None:
         self.triple = triple
-        self.vector_bits = vector_bits
+        self.vector_bits, self.registers = vector_bits, registers
         self.contract = contract
         self.streams = triple.startswith("x86_64")  # elsewhere nobody has measured them
 
@@ -52,6 +60,42 @@ class LLVMRenderer:
         streamed = [f"{_STREAMED} = !{{i32 1}}"] if has_streamed else []
         scoped = _alias_metadata(scopes) if scopes <= MOST_SCOPES else []
         return "\n".join([*lines, *scoped, *streamed]) + "\n"
+
+
+def _full_loops(phase: Phase, registers: int, nbytes: int) -> set[Node]:
+    """The loops whose accumulators leave few of the vector registers, of so many bytes, or none.
+
+    They all begin as constants, so that none is in a register before the loop.
+    """
+    around: dict[Node, int] = {}  # how many loops a register is in
+    taken: dict[Node, set[Node]] = {}
+    loops: list[Node] = []
+    for node in phase.program.src:
+        if node.op is Op.REGISTER:
+            around[node] = len(loops)
+        elif node.op is Op.RANGE:
+            loops.append(node)
+        elif node.op is Op.END:
+            loops = [loop for loop in loops if loop not in closed_ranges(node)]
+        elif node.op is Op.UPDATE:
+            register = behind_after(Update.of(node).register)
+            for loop in loops[around[register] :][:1]:
+                taken.setdefault(loop, set()).add(register)
+    return {
+        loop for loop, each in taken.items()
+        if sum(_vectors(r.dtype, nbytes) for r in each) >= registers - FEW_REGISTERS > 0
+        and all(_is_constant(Register.of(r).start) for r in each)
+    }  # fmt: skip
+
+
+def _vectors(dtype: DType, nbytes: int) -> int:
+    """How many vector registers a value takes."""
+    is_vector = dtype.count > 1 or dtype.kind == "float"
+    return -(-dtype.count * dtype.scalar.itemsize // nbytes) if is_vector else 0
+
+
+def _is_constant(value: Node) -> bool:
+    return (operand(value) if value.op is Op.BROADCAST else value).op is Op.CONST
 
 
 def _alias_metadata(count: int) -> list[str]:
@@ -82,6 +126,10 @@ class _CPUFunction(LLVMFunction):
         self.has_scopes = has_scopes
         self.grid_open = False
         self.streams, self.has_streamed = renderer.streams, False
+        self.full = _full_loops(phase, renderer.registers, renderer.vector_bits // 8)
+        prefix = _REGISTERS.get(renderer.triple.partition("-")[0])
+        names = [f"~{{{prefix}{n}}}" for n in range(renderer.registers)] if prefix else []
+        self.freed = ",".join(names)
 
     def header(self) -> str:
         return (
@@ -166,6 +214,13 @@ class _CPUFunction(LLVMFunction):
         self.lines.append(f"  br i1 {more}, label %grid, label %grid.done")
         self.start_block("grid.done")
 
+    def _range(self, node: Node) -> str:
+        # What is computed before and used behind the loop, a constant of masks say, would have a
+        # register in it as well, and LLVM stores accumulators in each step in place of that.
+        if node in self.full and self.freed:
+            self.lines.append(f'  call void asm sideeffect "", "{self.freed}"()')
+        return super()._range(node)
+
     # -- memory ---------------------------------------------------------------------------------
 
     def address(self, node: Node) -> str:
@@ -228,6 +283,14 @@ class _CPUFunction(LLVMFunction):
         return self.masked_load(load, self.place(memory, dtype, place), mask)
 
     # -- arithmetic -----------------------------------------------------------------------------
+
+    def _cast(self, source: DType, target: DType, value: str) -> str:
+        made = super()._cast(source, target, value)
+        if source.scalar is not dtypes.float16 or target.scalar is not dtypes.float32:
+            return made
+        # LLVM would choose among halves, and convert what it compares, its choice and the masks.
+        name = f"llvm.arithmetic.fence.{mangled(target)}"
+        return self.call(target, name, [(type_name(target), made)])
 
     def to_integer(self, source: DType, target: DType, value: str) -> str:
         # LLVM's own intrinsic takes lanes one by one.

@@ -226,17 +226,18 @@ class WorkgroupFunction(LLVMFunction):
     def _subgroup(self, node: Node) -> str:
         if node.dtype.is_bool:
             return self.vote(self.value(operand(node)), IS_ANY[node.arg])
-        return self._combined(node, self.steps())
+        return self._combined(node, node.arg, self.steps())
 
-    def _quad(self, node: Node) -> str:
-        return self._combined(node, [step for step in self.steps() if step < 4])
+    def _butterfly(self, node: Node) -> str:
+        arg = node.arg
+        return self._combined(node, arg.op, [step for step in self.steps() if step in arg.steps])
 
-    def _combined(self, node: Node, steps: Sequence[int]) -> str:
+    def _combined(self, node: Node, op: Op, steps: Sequence[int]) -> str:
         """The values of lanes that are `steps` apart, step by step."""
         dtype, value = node.dtype, self.value(operand(node))
         for step in steps:
             other = self._from_word(dtype, self.exchanged(self._to_word(dtype, value), step))
-            value = self.binary(node.arg, dtype, value, other, False)
+            value = self.binary(op, dtype, value, other, False)
         return value
 
     def _to_word(self, dtype: DType, value: str) -> str:

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 from ..dtype import DType, dtypes
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import Load, Store
+from ..ir.views import Load, Store, operand
 from ..lower.linearize import Phase
 from ..target import VARIABLES_AT, MatrixUnit, Target
 from .base import PhaseRenderer
@@ -221,6 +221,14 @@ class _MetalFunction(WithLanes):
         fits = f"({value} > {low} ? ({kind})({value}) : {_least(target)})"
         most = f"({value} < {high} ? {fits} : {_most(target)})"
         return f"({value} == {value} ? {most} : {_literal(target, 0)})"
+
+    def _quick_exp2(self, node: Node) -> str:
+        return self.let(node.dtype, f"exp2({self.value(operand(node))})")
+
+    def _halves(self, node: Node) -> str:
+        kind = _SCALARS[node.arg]
+        halves = ", ".join(f"{kind}({value})" for value in self.operands(node))
+        return self.let(node.dtype, f"as_type<uint>({kind}2({halves}))")
 
     # -- work items together --------------------------------------------------------------------
 

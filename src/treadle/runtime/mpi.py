@@ -19,15 +19,16 @@ import hashlib
 import os
 import sys
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from ..config import settings
 from ..errors import DistributedError
 from ..ir.op import Op
 from .communicator import ENDS_THE_JOB, Call, Channel, finished
-from .mpi_channel import Compared, MPIChannel
+from .mpi_channel import Compared, MPIChannel, is_over_soon
 from .whereabouts import ENDED, Place, Whereabouts
 
 if TYPE_CHECKING:
@@ -41,6 +42,8 @@ _OF_TWO = frozenset(("send", "receive"))
 _CAN_SHRINK = "OMPI_MCA_mpi_ft_enable"  # what Open MPI's launcher says to its processes
 _ALONE = 5.0  # seconds that the launcher has to end a process that aborts
 _CHANNELS = 64  # that a group has at most, as MPI has some thousands for all
+_PIECE = 1 << 20  # bytes for each process of what one call combines at most
+_LOOKS = range(64)  # in a step: the rest of one takes longer than a look
 _TEXT = 512  # bytes of a call's description that processes tell each other
 
 
@@ -76,6 +79,7 @@ class MPICommunicator:
         self._checks = comm.Dup()
         self._checks.Set_errhandler(MPI.ERRORS_RETURN)
         self._mine, self._largest = np.zeros(2, np.uint64), np.zeros(2, np.uint64)
+        self._told: _Digest | None = None  # what `_mine` has
         self._comparison: MPI.Prequest | None = None
         with contextlib.suppress(NotImplementedError):  # an MPI before version 4
             self._comparison = self._checks.Allreduce_init(self._mine, self._largest, MPI.MAX)
@@ -90,25 +94,82 @@ class MPICommunicator:
         self.name, self.rank, self.size = name, comm.rank, comm.size
 
     def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
-        """Make a call; returns when `result` is there. Raises DistributedError."""
-        finished(self.steps(call, given, result))
+        """Make a call; returns when `result` is there. Raises DistributedError.
+
+        With as few calls of functions as can be: some hundred take longer than a small one.
+        """
+        is_small = given is not None and 0 < given.nbytes <= _PIECE
+        if not is_small or call.kind not in _PREPARED:
+            finished(self.steps(call, given, result))
+            return
+        if self.failed:
+            self.refuse()
+        self.calls += 1
+        what = self.described(call, given)
+        there = self.whereabouts
+        there.last, there.prepared = (self.name, self.calls), (self, what, call.where)
+        try:
+            if call.check is not None:
+                self._compare(call, what)
+            request = _STARTS[call.kind](self, self._comm, call, given, result)
+            if not is_over_soon(request):
+                finished(self.until(request, self._place(call, what)))
+        except BaseException as error:
+            self.note_failure(self._place(call, what), error, (given, result))
+            raise
+        finally:
+            there.prepared = None
+
+    def _place(self, call: Call, what: str) -> Place:
+        """The last call."""
+        return Place(self.name, self.calls, what, call.where)
+
+    def _compare(self, call: Call, what: str) -> None:
+        """`_compared` for the last call, most often with the first looks."""
+        digest = _digest(call.check or what)
+        request = self._begin_comparison(digest)
+        if not is_over_soon(request):
+            finished(self.until(request, self._place(call, what)))
+        if self._largest.tobytes() != digest.text:
+            finished(self._tell_differences(self._place(call, what)))
 
     def steps(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
-        return self._steps(self.place_of(call, given), call, given, result)
+        return self.steps_on(self._comm, call, given, result)
 
-    def _steps(
-        self, place: Place, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    def steps_on(
+        self,
+        comm: MPI.Comm,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
+        channel: str = "",
     ) -> Iterator[None]:
-        self.enter(place)
+        """The same on one of MPI's communicators, that of `channel` if it is not the group's own.
+
+        The call has its number among those of the program from now on.
+        """
+        self.calls += 1
+        what = self.described(call, given, channel)
+        place = Place(self.name, self.calls, what, call.where)
+        return self._inside(place, self._made(comm, place, call, given, result), (given, result))
+
+    def described(self, call: Call, given: np.ndarray | None, channel: str = "") -> str:
+        """What all processes have to say alike of a call."""
+        what = call.described("" if given is None else _array_text(given.dtype, given.shape))
+        return f"{what} in {channel}" if channel else what
+
+    def _inside(self, place: Place, steps: Iterator[None], held: object) -> Iterator[None]:
+        """Take steps while this process is in a call. Raises DistributedError."""
+        if self.failed:
+            self.refuse()
+        self.whereabouts.enter(place)
         try:
-            if call.check is not None and call.kind not in _OF_TWO:
-                yield from self._compared(call.check or place.what, place)
-            yield from self.made(self._comm, place, call, given, result)
+            yield from steps
         except BaseException as error:
-            self.note_failure(place, error, (given, result))
+            self.note_failure(place, error, held)
             raise
         finally:
             self.whereabouts.leave(place)
@@ -118,29 +179,20 @@ class MPICommunicator:
 
         After _CHANNELS of them, calls are compared. Raises DistributedError.
         """
-        barrier = Call("barrier", where=where, check=check, told=check)
-        self.take_part(barrier, None, None)
+        self.take_part(Call("barrier", where=where, check=check, told=check), None, None)
         if len(self._channels) == _CHANNELS:
             return Compared(self, check)
-        place = self.place_of(barrier, None)
-        comm, request = self._comm.Idup()
-        finished(self.until(request, place))
-        prepared, request = self._comm.Idup()
-        finished(self.until(request, place))
-        self._channels.append((comm, prepared))
-        return MPIChannel(self, comm, prepared, f"replay {len(self._channels)}")
-
-    def place_of(self, call: Call, given: np.ndarray | None, channel: str = "") -> Place:
-        """The next call of this group, as the program has them."""
-        what = call.described("" if given is None else _array_text(given.dtype, given.shape))
         self.calls += 1
-        return Place(self.name, self.calls, f"{what} in {channel}" if channel else what, call.where)
+        place = Place(self.name, self.calls, check, where)
+        finished(self._inside(place, self._with_more_channels(place), None))
+        return MPIChannel(self, *self._channels[-1], f"replay {len(self._channels)}")
 
-    def enter(self, place: Place) -> None:
-        """From now on this process is in that call. Raises DistributedError after a failure."""
-        if self.failed:
-            self.refuse()
-        self.whereabouts.enter(place)
+    def _with_more_channels(self, place: Place) -> Iterator[None]:
+        comm, request = self._comm.Idup()
+        yield from self.until(request, place)
+        prepared, request = self._comm.Idup()
+        yield from self.until(request, place)
+        self._channels.append((comm, prepared))
 
     def refuse(self) -> None:
         """Raises DistributedError, which says what has failed before."""
@@ -230,16 +282,21 @@ class MPICommunicator:
     def _compared(self, check: str, place: Place) -> Iterator[None]:
         """Raises DistributedError where not all processes make this call."""
         digest = _digest(check)
-        self._mine[:] = digest
+        yield from self.until(self._begin_comparison(digest), place)
+        if self._largest.tobytes() != digest.text:
+            yield from self._tell_differences(place)
+
+    def _begin_comparison(self, digest: _Digest) -> MPI.Request:
+        """What leaves the largest numbers of all processes in `_largest`."""
+        if self._told is not digest:
+            self._mine[:], self._told = digest.numbers, digest
         if self._comparison is None:
-            maximum = self._mpi.MAX
-            request = self._checks.Iallreduce(self._mine, self._largest, maximum)
-            yield from self.until(request, place)
-        else:
-            self._comparison.Start()
-            yield from self.until(self._comparison, place)
-        if self._largest.tobytes() == digest.tobytes():
-            return
+            return self._checks.Iallreduce(self._mine, self._largest, self._mpi.MAX)
+        self._comparison.Start()
+        return self._comparison
+
+    def _tell_differences(self, place: Place) -> Iterator[None]:
+        """Raises DistributedError, which names what each process calls."""
         import numpy as np
 
         told = np.zeros(_TEXT, np.uint8)
@@ -250,7 +307,7 @@ class MPICommunicator:
         lines = [bytes(row).rstrip(b"\0").decode(errors="replace") for row in all_told]
         raise DistributedError(_differences(dict(enumerate(lines))))
 
-    def made(
+    def _made(
         self,
         comm: MPI.Comm,
         place: Place,
@@ -258,7 +315,9 @@ class MPICommunicator:
         given: np.ndarray | None,
         result: np.ndarray | None,
     ) -> Iterator[None]:
-        """A call on one of MPI's communicators, one look after the other."""
+        """The steps of a call, which is compared first if it says so."""
+        if call.check is not None and call.kind not in _OF_TWO:
+            yield from self._compared(call.check or place.what, place)
         if call.kind == "barrier":
             yield from self.until(comm.Ibarrier(), place)
             return
@@ -272,7 +331,30 @@ class MPICommunicator:
             result[...] = 0
         if (given if given is not None else result).size == 0:  # on all processes alike
             return
+        if call.kind == "all_reduce" and result.nbytes > _PIECE * self.size:
+            assert given is not None
+            yield from self._in_pieces(comm, place, call, given.reshape(-1), result.reshape(-1))
+            return
         yield from self.until(_STARTS[call.kind](self, comm, call, given, result), place)
+
+    def _in_pieces(
+        self, comm: MPI.Comm, place: Place, call: Call, given: np.ndarray, result: np.ndarray
+    ) -> Iterator[None]:
+        """A large combination of 1-D arrays as several calls: the next has begun when one ends.
+
+        MPI copies what the others give. A copy of the whole would be new pages of the system each
+        time, and would have left the caches before it is combined.
+        """
+        size = _PIECE * self.size // result.itemsize
+        begun: deque[MPI.Request] = deque()
+        for begin in range(0, result.size, size):
+            piece = slice(begin, begin + size)
+            arrays = given[piece], result[piece]
+            begun.append(self.start_reduction("Iallreduce", comm, call, *arrays))
+            if len(begun) > 1:
+                yield from self.until(begun.popleft(), place)
+        for request in begun:
+            yield from self.until(request, place)
 
     def start_reduction(
         self, method: str, comm: MPI.Comm, call: Call, *arrays: np.ndarray | None
@@ -311,7 +393,7 @@ class MPICommunicator:
         asked = start + PATIENCE
         while True:
             yield
-            if request.Test():
+            if is_over_soon(request, _LOOKS):
                 return
             now = time.monotonic()
             if now > asked:
@@ -398,13 +480,20 @@ _PREPARED: dict[str, Callable[..., object]] = {
 }
 
 
-@functools.lru_cache(maxsize=1024)
-def _digest(check: str) -> np.ndarray:
+class _Digest(NamedTuple):
     """A number for a text, and its complement: the largest of each are these if all are equal."""
+
+    numbers: np.ndarray
+    text: bytes  # of the numbers
+
+
+@functools.lru_cache(maxsize=1024)
+def _digest(check: str) -> _Digest:
     import numpy as np
 
     number = int.from_bytes(hashlib.blake2b(check.encode(), digest_size=8).digest())
-    return np.array([number, ~number & (1 << 64) - 1], np.uint64)
+    numbers = np.array([number, ~number & (1 << 64) - 1], np.uint64)
+    return _Digest(numbers, numbers.tobytes())
 
 
 def _is_same_call(one: Place, other: Place) -> bool:

@@ -1,7 +1,7 @@
 """Calls of replays through MPI: prepared once, and met by each other alone.
 
 Comparing what processes call takes as long as a small call. A replay makes the same calls each
-time, so its processes compare all of them once, and then have a communicator of MPI's of their own.
+time, so its processes compare all of them once, and then have communicators of MPI's of their own.
 Who makes another call meets nobody there. Those who wait for it ask where it is, as in any call.
 """
 
@@ -18,9 +18,18 @@ if TYPE_CHECKING:
     import numpy as np
     from mpi4py import MPI
 
-__all__ = ["Compared", "MPIChannel"]
+__all__ = ["Compared", "MPIChannel", "is_over_soon"]
 
-_LOOKS = 1000  # at a call that is prepared, before anything else is thought of
+_LOOKS = range(1000)  # at a small call, before anything else is thought of
+
+
+def is_over_soon(request: MPI.Request, looks: range = _LOOKS) -> bool:
+    """Whether a request is over when it has been looked at that often."""
+    test = request.Test
+    for _ in looks:  # noqa: SIM110  (a generator takes longer than a look)
+        if test():
+            return True
+    return False
 
 
 class Group(Protocol):
@@ -31,9 +40,7 @@ class Group(Protocol):
     failed: str
     whereabouts: Whereabouts
 
-    def place_of(self, call: Call, given: np.ndarray | None, channel: str = "") -> Place: ...
-
-    def enter(self, place: Place) -> None: ...
+    def described(self, call: Call, given: np.ndarray | None, channel: str = "") -> str: ...
 
     def refuse(self) -> None: ...
 
@@ -43,13 +50,13 @@ class Group(Protocol):
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]: ...
 
-    def made(
+    def steps_on(
         self,
         comm: MPI.Comm,
-        place: Place,
         call: Call,
         given: np.ndarray | None,
         result: np.ndarray | None,
+        channel: str = "",
     ) -> Iterator[None]: ...
 
     def prepared(
@@ -74,54 +81,28 @@ class MPIChannel:
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
-        return self._steps(self._comm, call, given, result)
-
-    def _steps(
-        self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
-    ) -> Iterator[None]:
-        return self._made(comm, self._group.place_of(call, given, self._name), call, given, result)
-
-    def _made(
-        self,
-        comm: MPI.Comm,
-        place: Place,
-        call: Call,
-        given: np.ndarray | None,
-        result: np.ndarray | None,
-    ) -> Iterator[None]:
-        group = self._group
-        group.enter(place)
-        try:
-            yield from group.made(comm, place, call, given, result)
-        except BaseException as error:
-            group.note_failure(place, error, (given, result))
-            raise
-        finally:
-            group.whereabouts.leave(place)
+        return self._group.steps_on(self._comm, call, given, result, self._name)
 
     def repeated(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Callable[[], None]:
         """What makes this call with these arrays, each time. Raises DistributedError."""
-        group = self._group
-        request = group.prepared(self._prepared, call, given, result)
+        group, comm, name = self._group, self._prepared, self._name
+        request = group.prepared(comm, call, given, result)
         if request is None:
-            return lambda: finished(self._steps(self._prepared, call, given, result))
-        start, test, looks = request.Start, request.Test, range(_LOOKS)
-        whereabouts, what = group.whereabouts, self._described(call, given)
+            return lambda: finished(group.steps_on(comm, call, given, result, name))
+        start = request.Start
+        whereabouts, what = group.whereabouts, group.described(call, given, name)
         here = (group, what, call.where)
 
-        def make() -> None:  # as `_made`, with as few calls of functions as can be
+        def make() -> None:  # as `steps_on`, with as few calls of functions as can be
             if group.failed:
                 group.refuse()
             group.calls += 1
             whereabouts.prepared = here
             try:
                 start()
-                for _ in looks:
-                    if test():
-                        break
-                else:
+                if not is_over_soon(request):
                     finished(group.until(request, Place(group.name, group.calls, what, call.where)))
             except BaseException as error:
                 place = Place(group.name, group.calls, what, call.where)
@@ -131,10 +112,6 @@ class MPIChannel:
                 whereabouts.prepared = None
 
         return make
-
-    def _described(self, call: Call, given: np.ndarray | None) -> str:
-        what = call.described("" if given is None else f"{given.dtype} {given.shape}")
-        return f"{what} in {self._name}"
 
 
 class Compared:

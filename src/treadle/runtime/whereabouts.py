@@ -63,7 +63,8 @@ class Whereabouts:
         self.open: set[Place] = set()  # the calls that this process is in
         # The last call of a group, which is prepared and begun on the thread that has made it.
         self.prepared: tuple[Numbered, str, str] | None = None
-        self._last, self._has_ended = Place(), False
+        self.last = ("", 0)  # the group, and the number, of the call that began last
+        self._has_ended = False
         self._comm = comm
         self._comm.Set_errhandler(_returned())
         self._lock = threading.Lock()  # one thread at a time receives
@@ -88,7 +89,7 @@ class Whereabouts:
     def enter(self, place: Place) -> None:
         """From now on this process is in that call, too."""
         self.open.add(place)
-        self._last = place
+        self.last = place.group, place.call
 
     def leave(self, place: Place) -> None:
         """The call is over."""
@@ -108,7 +109,7 @@ class Whereabouts:
         if (prepared := self.prepared) is not None:
             group, what, where = prepared
             found.append(Place(group.name, group.calls, what, where))
-        return found or [Place(self._last.group, self._last.call)]
+        return found or [Place(*self.last)]
 
     def close(self) -> None:
         """Answer no more."""

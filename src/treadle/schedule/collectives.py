@@ -17,6 +17,7 @@ from ..dtype import dtypes
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import Shape, simple_shape, size_product
+from ..ir.views import operand
 
 __all__ = [
     "Piece", "all_gather", "all_reduce", "copy_to", "cut", "expanded", "joined", "padded",
@@ -39,7 +40,9 @@ def pieces(size: int, count: int) -> list[Piece]:
 
 
 def copy_to(node: Node, device: str) -> Node:
-    """The same values on `device`."""
+    """The same values on `device`: what they repeat goes there once."""
+    if node.op is Op.EXPAND:
+        return expanded(copy_to(operand(node), device), node.shape)
     if node.op is Op.COPY and node.arg == device:
         return node
     return Node(Op.COPY, node.dtype, (node,), device)
@@ -52,9 +55,14 @@ def reshaped(node: Node, shape: Shape) -> Node:
 
 
 def cut(node: Node, axis: int, piece: Piece) -> Node:
-    """A piece of one axis."""
+    """A piece of one axis; what is repeated along others is, too."""
     if piece == (0, node.shape[axis]):
         return node
+    size = piece[1] - piece[0]
+    if node.op is Op.EXPAND and size:
+        once = operand(node)
+        shape = tuple(size if at == axis else n for at, n in enumerate(node.shape))
+        return expanded(once if once.shape[axis] == 1 else cut(once, axis, piece), shape)
     arg = tuple(piece if at == axis else (0, n) for at, n in enumerate(node.shape))
     return Node(Op.SHRINK, node.dtype, (node,), arg)
 
@@ -73,9 +81,14 @@ def expanded(node: Node, shape: Shape) -> Node:
 
 
 def joined(parts: Sequence[Node], axis: int) -> Node:
-    """Parts of one device, one after the other on an axis."""
+    """Parts of one device, one after the other on an axis; what all repeat is repeated then."""
     total = sum(part.shape[axis] for part in parts)
     shape = tuple(total if at == axis else n for at, n in enumerate(parts[0].shape))
+    if all(part.op is Op.EXPAND for part in parts):
+        once = [operand(part) for part in parts]
+        sides = {(*part.shape[:axis], *part.shape[axis + 1 :]) for part in once}
+        if len(sides) == 1 and sum(part.shape[axis] for part in once) == total:
+            return expanded(joined(once, axis), shape)
     column = tuple(total if at == axis else 1 for at in range(len(shape)))
     places = Node(Op.IOTA, dtypes.int32, (), total)
     places = Node(Op.EXPAND, dtypes.int32, (reshaped(places, column),), shape)

@@ -27,6 +27,7 @@ from ..ir.views import Assign, operand
 from .decision import Decision, Home
 from .index import Index, gathered_index, places_index, source_index, unwindow_index
 from .local_intermediates import (
+    CHAIN_IN_SUM,
     EVERYWHERE,
     Keeping,
     is_chain_in_sum,
@@ -82,8 +83,9 @@ def decide(
                 plan.pass_above(node)
                 continue
         decision = decision_on(node, mine, weights, wanted, forced)
-        if keeping and not decision.is_stored and is_chain_in_sum(node, mine, keeping):
-            decision = Decision(node, True, "it ends a chain of products, and is summed further")
+        if keeping and not decision.is_stored:
+            if is_chain_in_sum(node, mine, weights[node].chained, keeping):
+                decision = Decision(node, True, CHAIN_IN_SUM)
         plan.decisions[node] = decision
         host = None
         if decision.is_stored and not (node in forced or node in wanted or node.op in STORED):

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
-from ..ir.node import Node
+from ..ir.node import Node, changed
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, strides_of
@@ -104,13 +104,11 @@ def store_channels_last(
 
 def with_last(outputs: Sequence[Node], last: Mapping[Node, int]) -> list[Node]:
     """`outputs` with some nodes stored, each with an axis of its own innermost."""
-    new: dict[Node, Node] = {}
-    for node in Node.sink(outputs).toposort():
-        src = tuple(new[s] for s in node.src)
-        new[node] = node if src == node.src else node.replace(src=src)
-        if node in last:
-            new[node] = _stored_with_last(new[node], last[node])
-    return [new[node] for node in outputs]
+
+    def change(node: Node, now: Node) -> Node:
+        return _stored_with_last(now, last[node]) if node in last else now
+
+    return list(changed(outputs, change))
 
 
 def _is_free(node: Node, plan: Plan) -> bool:

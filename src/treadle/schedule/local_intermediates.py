@@ -23,14 +23,15 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.shape import size_product
 from ..ir.views import operand, operands
-from ..target import Target
+from ..target import Target, chain_of
 from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
 
 __all__ = [
-    "EVERYWHERE", "Keeping", "is_chain_in_sum", "is_large_middle", "keep_rows", "keeping_of",
-    "may_keep_below",
+    "CHAIN_IN_SUM", "EVERYWHERE", "Keeping", "is_chain_in_sum", "is_large_middle", "keep_rows",
+    "keeping_of", "may_keep_below",
 ]  # fmt: skip
 
+CHAIN_IN_SUM = "it ends a chain of products, and is summed further"
 MIN_ROW = 16  # elements; shorter rows fill no vectors
 
 
@@ -54,7 +55,7 @@ def keeping_of(target: Target | None) -> Keeping | None:
     """Which kernels may keep rows, as far as the target says."""
     if target is None or target.workgroup is None:
         return EVERYWHERE
-    attends = any(unit.load is not None for unit in target.matrix_units)
+    attends = any(chain_of(unit) is not None for unit in target.matrix_units)
     return Keeping(gain=FUSED_GAIN) if attends else None
 
 
@@ -92,19 +93,29 @@ def may_keep_below(demands: list[Demand]) -> bool:
     return all(d.body and not d.heavy and not d.linear for d in demands)
 
 
-def is_chain_in_sum(node: Node, demands: list[Demand], keeping: Keeping) -> bool:
-    """Whether `node` is the last product of a chain, and is summed further.
+def is_chain_in_sum(node: Node, demands: list[Demand], is_chained: bool, keeping: Keeping) -> bool:
+    """Whether `node` is the last reduction of a chain, and is summed further.
 
     Rows of the middle can be kept for its own sum alone: where heads of queries share keys, that
-    of one head. So it is stored, which costs less than the middle would.
+    of one head, or for a loss that of one row. So it is stored, which costs less than the middle
+    would.
     """
-    if not is_heavy(node) or not any(demand.body for demand in demands):
+    if not any(demand.body for demand in demands):
         return False
     if any(demand.group.root in keeping.without for demand in demands):
         return False
+    if not is_heavy(node):
+        return node.op is Op.REDUCE and is_chained and _is_summed_by_rows(node, demands, keeping)
     factors = (_behind_moves(factor) for factor in _factors_of(node))
     middles = [f for f in factors if f.op in ALU and is_large_middle(f, keeping)]
     return any(keeping.gain * size_product(node.shape) <= size_product(f.shape) for f in middles)
+
+
+def _is_summed_by_rows(node: Node, demands: list[Demand], keeping: Keeping) -> bool:
+    """Whether a reduction of rows of a middle is summed over just these rows."""
+    rows = (ranges_in(d.index) for d in demands)
+    summed = all(mine & frozenset(d.body) for mine, d in zip(rows, demands, strict=True))
+    return summed and is_large_middle(operand(node), keeping)
 
 
 def is_large_middle(node: Node, keeping: Keeping) -> bool:
@@ -119,16 +130,17 @@ def is_large_middle(node: Node, keeping: Keeping) -> bool:
 
 
 def _operands(node: Node) -> int:
-    """How many elements `node` is computed from: of leaves, and of the factors of products."""
+    """How many elements the products have as factors that `node` is computed from.
+
+    These are read again for each block of rows. A bias or a mask is read once for each element.
+    """
     total = 0
     pending, seen = [node], {node}
     while pending:
         item = pending.pop()
-        if item.op in (Op.CONST, Op.IOTA):
-            continue
         if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
-            total += distinct(item)
-        elif is_heavy(item):
+            continue
+        if is_heavy(item):
             total += sum(map(distinct, _factors_of(item)))
         else:
             new = [s for s in item.src if s not in seen]

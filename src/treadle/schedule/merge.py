@@ -26,6 +26,7 @@ from .order import topological
 from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
+from .separate_sums import is_separate
 from .store_order import is_safe, stores_of
 from .textures import image_of
 
@@ -88,7 +89,7 @@ class _Merger:
         group = self.plan.groups[root]
         if root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
             return False
-        if root.op is Op.CONTIGUOUS and root not in self.outputs:
+        if is_separate(root) or (root.op is Op.CONTIGUOUS and root not in self.outputs):
             return False
         sizes = [bound_of(r) for r in _loops(self.plan, root)]
         if any(size.op is not Op.CONST or size.arg == 0 for size in sizes):

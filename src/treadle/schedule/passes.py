@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from ..config import settings
 from ..ir.choices import choices_of
 from ..ir.node import Node
 from ..ir.remembered import remembered
@@ -31,8 +32,10 @@ from .revisions import (
     store_chains,
     store_in_layouts,
     store_in_textures,
+    store_partial_sums,
 )
 from .scans import cut_long_scans
+from .separate_sums import separate_sums
 from .sorts import expand_sorts
 from .spread_windows import spread_windows
 
@@ -53,6 +56,8 @@ PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
     own_memory,
     # Behind the sorts, which scan long lines.
     cut_long_scans,
+    # Last, as all others make sums too.
+    separate_sums,
 )
 
 
@@ -70,6 +75,8 @@ class Revision(NamedTuple):
 REVISIONS = (
     # What is in textures is memory of its own, whatever else is decided.
     Revision(store_in_textures, once=True),
+    # What a kernel that keeps rows stores for others to add up decides what it may round.
+    Revision(store_partial_sums, once=True),
     # Kernels that keep the same rows are one, before any is built.
     Revision(join_kernels),
     # Then kernels are built, and must bind no more buffers than the device can.
@@ -100,7 +107,8 @@ def schedule(
             nodes = prepare(nodes, target)
         draft = _settled(Draft(nodes, device, target, keeping_of(target)))
         kernels = merge(draft.kernels, draft.before, draft.plan, draft.nodes, target)
-        kernels = join_output_reductions(kernels, target)
+        if not settings.REPRODUCIBLE:
+            kernels = join_output_reductions(kernels, target)
         return [with_choices(kernel, draft.plan, made) for kernel in kernels], draft.nodes
 
 

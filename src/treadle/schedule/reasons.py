@@ -60,7 +60,7 @@ def decision_on(
     if node.op in MOVEMENT or node.op in SAME:
         return Decision(node, False, "it is another view of its source")
     if node.op in (Op.REDUCE, Op.UNWINDOW):
-        return _on_reduce(node, demands)
+        return _on_reduce(node, demands, weights[node])
     reason = _why_store_elementwise(node, demands, weights[node])
     return Decision(node, reason is not None, reason or "it is cheap to compute where it is used")
 
@@ -201,16 +201,16 @@ def _own_ops(node: Node) -> bool:
     return node.op in ALU and size_product(node.shape) != 1
 
 
-def _on_reduce(node: Node, demands: list[Demand]) -> Decision:
+def _on_reduce(node: Node, demands: list[Demand], weight: Weight) -> Decision:
     if not demands:
         return Decision(node, False, "no kernel needs it")
-    found = _why_store_reduce(node, demands)
+    found = _why_store_reduce(node, demands, weight)
     if isinstance(found, str):
         return Decision(node, True, found)
     return Decision(node, False, "computing it there repeats nothing", found)
 
 
-def _why_store_reduce(node: Node, demands: list[Demand]) -> str | Claim | None:
+def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str | Claim | None:
     """Why a reduction is stored, or else what it claims where it is computed, if anything."""
     if len(demands) > 1:
         where = "kernels" if len({d.group for d in demands}) > 1 else "indices"
@@ -230,7 +230,11 @@ def _why_store_reduce(node: Node, demands: list[Demand]) -> str | Claim | None:
     if used == ranges_in(home.ranges):
         if _is_mostly_padding(node, demand):
             return _PADDING
+        if heavy and _is_part_of_line(node, used):
+            return "one loop goes through several axes of a product and on, so it cannot be tiled"
         return _in_epilogue(home, heavy, demand)
+    if isinstance(home, Kept) and not weight.chained:
+        return "kernels that keep rows compute products and what is made of those"
     return _in_row(node, home, used, heavy)
 
 
@@ -278,6 +282,15 @@ def _is_mostly_padding(node: Node, demand: Demand) -> bool:
     is_all = used == ranges_in(demand.home.ranges) and not demand.body
     is_more = loop_size(*used) >= 2 * _elements(node)
     return is_all and is_more and _steps_below(node) >= MIN_NESTED_REDUCE
+
+
+def _is_part_of_line(node: Node, loops: frozenset[Node]) -> bool:
+    """Whether fewer `loops` than `node` has axes go through all of it, and through something else.
+
+    In a buffer for the gradients of several matrices, say.
+    """
+    axes = sum(size != 1 for size in node.shape)
+    return len(loops) < axes and loop_size(*loops) > _elements(node)
 
 
 def _steps_below(node: Node) -> int:

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..config import settings
-from ..ir.attention import recognise_attention, unit_of
-from ..ir.attention_gradients import recognise_gradients, unit_for
+from ..ir.carried import rows_of
+from ..ir.carried_units import unit_of
 from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Assign
-from ..target import Target
+from ..target import Target, chain_of
 from .chain_layouts import store_columns_last
 from .draft import Draft
 from .kernel import Kernel
@@ -23,12 +23,13 @@ from .limits import cut_to_fit, fits
 from .local_intermediates import keeping_of
 from .multi_output import joinable
 from .order import copy_old_versions
+from .partial_sums import store_as_narrow
 from .store_order import is_safe, stores_of
 from .textures import keep_in_images
 
 __all__ = [
     "bind_fewer_buffers", "join_kernels", "keep_what_runs", "order_writes", "store_chains",
-    "store_in_layouts", "store_in_textures",
+    "store_in_layouts", "store_in_textures", "store_partial_sums",
 ]  # fmt: skip
 
 
@@ -63,6 +64,19 @@ def bind_fewer_buffers(draft: Draft) -> Draft | None:
     return draft.storing({cut_to_fit(root, draft.plan.groups, target): reason for root in crowded})
 
 
+def store_partial_sums(draft: Draft) -> Draft | None:
+    """Results of chains that are summed further as narrow as the sums end, for matrix units."""
+    target = draft.target
+    if target is None or target.workgroup is None:
+        return None
+    narrow = frozenset(u.dtype for u in target.matrix_units if chain_of(u) is not None)
+    nodes = store_as_narrow(draft.nodes, draft.plan, narrow)
+    if nodes == draft.nodes:
+        return None
+    take("narrow_partial_sums")
+    return replace(draft.of(nodes), joined={})
+
+
 def keep_what_runs(draft: Draft) -> Draft | None:
     """No rows in kernels that the target cannot run with them.
 
@@ -80,19 +94,13 @@ def keep_what_runs(draft: Draft) -> Draft | None:
 
 
 def _keeps(kernel: Kernel, target: Target) -> bool:
-    """Whether the target can run a kernel that keeps rows.
-
-    Workgroups know attention and its gradients alone.
-    """
-    return target.workgroup is None or all(_attends(end, target) for end in kernel.ast.src)
+    """Whether the target can run a kernel that keeps rows: workgroups do so on matrix units."""
+    return target.workgroup is None or all(_carries(end, target) for end in kernel.ast.src)
 
 
-def _attends(end: Node, target: Target) -> bool:
-    attention = recognise_attention(end)
-    if attention is not None:
-        return unit_of(attention, target.matrix_units) is not None
-    gradients = recognise_gradients(end)
-    return gradients is not None and unit_for(gradients, target.matrix_units) is not None
+def _carries(end: Node, target: Target) -> bool:
+    found = rows_of(end)
+    return found is not None and unit_of(found, target) is not None
 
 
 def store_chains(draft: Draft) -> Draft | None:

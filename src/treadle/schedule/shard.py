@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 from weakref import WeakKeyDictionary
 
@@ -168,7 +168,8 @@ def sharded(node: Node, devices: tuple[str, ...], axis: int | None) -> Node:
         parts = [cut(node, axis, piece) for piece in pieces(node.shape[axis], len(devices))]
     if any(n.op in (Op.BUFFER, Op.COPY) for n in node.toposort()):  # constants are everywhere
         parts = [copy_to(part, device) for part, device in zip(parts, devices, strict=True)]
-    return Node(Op.MULTI, node.dtype, tuple(parts), ShardArg(devices, axis))
+    back = spread_of(node, devices).axis if axis is None else None
+    return Node(Op.MULTI, node.dtype, tuple(parts), ShardArg(devices, axis, back=back))
 
 
 def sharded_as(node: Node, arg: ShardArg) -> Node:
@@ -237,7 +238,8 @@ def _place(node: Node, src: list[Value]) -> Value:
         return _part(node, src[0])
     if node.op is Op.MULTI:
         homes = node.arg.devices
-        return Spread(tuple(s.on(home) for s, home in zip(src, homes, strict=True)), node.arg)
+        parts = tuple(s.on(home) for s, home in zip(src, homes, strict=True))
+        return Spread(parts, replace(node.arg, back=None))
     spread = [s for s in src if isinstance(s, Spread)]
     if not spread:
         return _on_one_device(node, src)

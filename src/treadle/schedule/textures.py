@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import ImageDType, dtypes
-from ..ir.node import Node
+from ..ir.node import Node, changed
 from ..ir.op import Op
 from ..ir.shape import size_product
 from .plan import Plan
@@ -39,15 +39,13 @@ def keep_in_images(
     outputs: Sequence[Node], plan: Plan, largest: tuple[int, int], half: bool
 ) -> list[Node]:
     """`outputs` with the intermediate results of `plan` in textures, wherever their size fits."""
-    new: dict[Node, Node] = {}
-    for node in Node.sink(outputs).toposort():
-        src = tuple(new[s] for s in node.src)
-        new[node] = node if src == node.src else node.replace(src=src)
-        if node in plan.groups and node not in outputs and node.op not in _PLAIN:
-            image = _texture_for(node, largest, half)
-            if image is not None:
-                new[node] = as_texels(new[node], image)
-    return [new[node] for node in outputs]
+
+    def change(node: Node, now: Node) -> Node:
+        is_kept = node in plan.groups and node not in outputs and node.op not in _PLAIN
+        image = _texture_for(node, largest, half) if is_kept else None
+        return now if image is None else as_texels(now, image)
+
+    return list(changed(outputs, change))
 
 
 def _texture_for(node: Node, largest: tuple[int, int], half: bool) -> ImageDType | None:

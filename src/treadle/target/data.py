@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from treadle.dtype import dtypes
+from treadle.target.costs import Costs, costs_of
 
 if TYPE_CHECKING:
     from treadle.dtype import DType
@@ -137,6 +138,11 @@ class Target:
         """
         is_wide = dtype.scalar is dtypes.float32 and self.is_native(dtypes.float64)
         return dtypes.float64 if is_wide and self.workgroup is None else dtype
+
+    @property
+    def costs(self) -> Costs:
+        """What the steps of a kernel cost here, to rank schedules by."""
+        return costs_of(self.vector_bytes)
 
     @property
     def code_key(self) -> str:

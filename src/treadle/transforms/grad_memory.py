@@ -83,10 +83,15 @@ _SCATTERS: dict[Op | None, Callable[[Node, Node], tuple[Node | None, ...]]] = {
 
 
 def copy(node: Node, g: Node) -> tuple[Node | None, ...]:
-    """The gradient travels back to the device that the value came from, or the first of several."""
+    """The gradient travels back to the device that the value came from, or the first of several.
+
+    One that is spread over those already stays.
+    """
     for below in reversed(operand(node).toposort()):
         if below.op is Op.MULTI and isinstance(below.arg.devices, Mesh):
             return (_spread(g, ShardArg(below.arg.devices, None), node.arg),)
+        if below.op is Op.MULTI and g.op is Op.MULTI and g.arg.devices == below.arg.devices:
+            return (g,)
         if below.op in _HOMES:
             return (Node(Op.COPY, g.dtype, (g,), _HOMES[below.op](below.arg)),)
     return (g,)
@@ -100,13 +105,16 @@ _HOMES: dict[Op, Callable[[Any], str]] = {
 
 
 def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
-    """Each piece gets its part of the gradient; of equal copies, the first one stands for all."""
+    """Each piece gets its part of the gradient; of equal copies, the first one stands for all.
+
+    Through it the gradient of what was in pieces goes back in pieces.
+    """
     axis = node.arg.axis
     if isinstance(node.arg.devices, Mesh):
         return (Node(Op.PART, g.dtype, (g,), PartArg(node.arg, node.arg)),)
     if axis is None:
         _, *copies = node.src
-        return (g, *(None for _ in copies))
+        return (_in_pieces(g, node.arg), *(None for _ in copies))
     parts, begin = [], 0
     for source in node.src:
         end = begin + source.shape[axis]
@@ -114,6 +122,19 @@ def multi(node: Node, g: Node) -> tuple[Node | None, ...]:
         parts.append(Node(Op.SHRINK, g.dtype, (g,), kept))
         begin = end
     return tuple(parts)
+
+
+def _in_pieces(g: Node, arg: ShardArg) -> Node:
+    """`g` over the same devices as what they have copies of was before."""
+    if arg.back is None:
+        return g
+    count, size, begin, parts = len(arg.devices), g.shape[arg.back], 0, []
+    for number, device in enumerate(arg.devices):
+        end = begin + size // count + (number < size % count)
+        kept = tuple((begin, end) if at == arg.back else (0, n) for at, n in enumerate(g.shape))
+        parts.append(Node(Op.COPY, g.dtype, (Node(Op.SHRINK, g.dtype, (g,), kept),), device))
+        begin = end
+    return Node(Op.MULTI, g.dtype, tuple(parts), ShardArg(arg.devices, arg.back))
 
 
 def part_of(node: Node, g: Node) -> tuple[Node]:

@@ -101,7 +101,9 @@ def test_attention(device, units):
     units()
     (q.scaled_dot_product_attention(k, v) * upstream).sum().backward()
     Tensor.realize(q.grad, k.grad, v.grad)
-    assert sum(units()) >= 3
+    taken = units()
+    assert taken
+    assert all(taken)
     x, y, z, g = exact(q), exact(k), exact(v), exact(upstream)
     scores = x @ y.swapaxes(1, 2) / np.sqrt(32)
     weights = np.exp(scores - scores.max(2, keepdims=True))

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
 __all__ = ["rows"]
 
 
+_SIZES = {"float64": 8, "float32": 4, "int32": 4, "float16": 2, "int8": 1}  # bytes of an element
+
+
 def rows(quick: bool) -> list[Work]:
     """90 % of the bandwidth that was measured in the same run."""
     n = 256 if quick else 4096
     return [
-        *(_matvec(n, dtype, size) for dtype, size in (("float32", 4), ("float16", 2), ("int8", 1))),
+        *(_matvec(n, dtype) for dtype in ("float32", "float16", "int8")),
         *(_sum(n, axis) for axis in (None, 0, 1)),
+        *(_sum(n, axis, "int8") for axis in (None, 0, 1)),
         *(_argmax(n, axis) for axis in (0, 1)),
+        *(_argmax(n, axis, dtype) for dtype in ("float64", "int32") for axis in (None, 0, 1)),
         *(_cumsum(n, axis) for axis in (0, 1)),
         Work("memory", f"copy {n}x{n}", "copy", 8.0 * n * n, (Input((n, n)),), _copy, (BANDWIDTH,),
              lambda _, out, x: out.copy_(x)),
@@ -30,7 +35,7 @@ def rows(quick: bool) -> list[Work]:
     ]  # fmt: skip
 
 
-def _matvec(n: int, dtype: str, size: int) -> Work:
+def _matvec(n: int, dtype: str) -> Work:
     """float32 results of `dtype` weights: half the bytes, half the time."""
     below = 100 if dtype == "int8" else 0
     given = (Input((n, n), dtype, below=below), Input((n,)))
@@ -40,32 +45,37 @@ def _matvec(n: int, dtype: str, size: int) -> Work:
 
     out = (lambda torch, out, w, x: torch.mv(w, x, out=out)) if dtype == "float32" else None
     name = f"matvec {n}, {dtype} weights"
-    return Work("memory", name, "read", float(size) * n * n, given, form, (BANDWIDTH,), out)
+    amount = float(_SIZES[dtype]) * n * n
+    return Work("memory", name, "read", amount, given, form, (BANDWIDTH,), out)
 
 
-def _reduction(name: str, n: int, form: Form, out: Form) -> Work:
-    name, given = f"{name} {n}x{n}", (Input((n, n)),)
-    return Work("memory", name, "read", 4.0 * n * n, given, form, (BANDWIDTH,), out)
+def _reduction(word: str, n: int, axis: int | None, dtype: str, form: Form, out: Form) -> Work:
+    over = "" if axis is None else f" axis {axis}"
+    kind = "" if dtype == "float32" else f"{dtype} "
+    size, below = _SIZES[dtype], 100 if dtype == "int8" else 0
+    given = Input((n, n), dtype, below, scale=1e6 if dtype == "int32" else 1.0)
+    name, amount = f"{kind}{word}{over} {n}x{n}", float(size) * n * n
+    return Work("memory", name, "read", amount, (given,), form, (BANDWIDTH,), out)
 
 
-def _sum(n: int, axis: int | None) -> Work:
+def _sum(n: int, axis: int | None, dtype: str = "float32") -> Work:
     def form(_: Library[Array], x: Array) -> Array:
         return x.sum(axis)
 
     def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.sum(x, axis, out=out)
 
-    return _reduction("sum" if axis is None else f"sum axis {axis}", n, form, out)
+    return _reduction("sum", n, axis, dtype, form, out)
 
 
-def _argmax(n: int, axis: int) -> Work:
+def _argmax(n: int, axis: int | None, dtype: str = "float32") -> Work:
     def form(_: Library[Array], x: Array) -> Array:
         return x.argmax(axis)
 
     def out(torch: ModuleType, out: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         return torch.argmax(x, axis, out=out)
 
-    return _reduction(f"argmax axis {axis}", n, form, out)
+    return _reduction("argmax", n, axis, dtype, form, out)
 
 
 def _cumsum(n: int, axis: int) -> Work:

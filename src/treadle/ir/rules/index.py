@@ -454,6 +454,8 @@ INDEX_RULES = RuleSet(
         rule("equal-decided", _x.eq(_y), _decide(Op.CMPEQ)),
         rule("unequal-decided", _x.ne(_y), _decide(Op.CMPNE)),
         # the larger and the smaller
+        rule("max-same", _x.maximum(_x), _x),
+        rule("min-same", _x.minimum(_x), _x),
         rule("max-left", _x.maximum(_y), _x, when=_y <= _x),
         rule("max-right", _x.maximum(_y), _y, when=_x <= _y),
         rule("min-left", _x.minimum(_y), _x, when=_x <= _y),

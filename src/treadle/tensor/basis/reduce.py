@@ -120,8 +120,7 @@ class Reduce(Joining, Mathematics):
         return _over(total, self._count(axis)).cast(out)
 
     def var(self, axis: Axes = None, keepdim: bool = False, correction: float = 1) -> Self:
-        """The variance over `axis`, divided by count - `correction`; two passes, so that nothing
-        cancels.
+        """The variance over `axis`, divided by count - `correction`, such that nothing cancels.
 
         One axis, several or all (None), which vanish, or stay with size 1 for `keepdim`. Integers
         give floats; of complex numbers that of the real parts plus that of the others, real. Raises

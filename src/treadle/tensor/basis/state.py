@@ -14,10 +14,9 @@ from typing import Self
 
 from ...dtype import DType
 from ...engine.collectives import with_calls
-from ...engine.memory import Promise
 from ...engine.realized import is_backed, resolve, track
 from ...engine.run import lock
-from ...engine.storages import Moves, Storage, capturing
+from ...engine.storages import Moves, Promised, Storage, capturing
 from ...ir.args import Mesh
 from ...ir.node import Node
 from ...ir.origin import mark
@@ -43,7 +42,7 @@ class State(metaclass=Modes):
     is_leaf: bool
     _node: Node | None
     _number: int
-    _promised: tuple[object, Promise]  # a buffer and what its node will be; only where it has none
+    _promised: tuple[object, Promised]  # a buffer and what its node will be; only where it has none
     _storage: Storage | None  # what writes go to; None for a tensor of its own, not written yet
     _above: tuple[weakref.ref[State], ...]  # the views that a view was taken of, the nearest first
     _moves: Moves | None  # how a view shows the storage; None for a tensor that owns its own
@@ -71,7 +70,7 @@ class State(metaclass=Modes):
         self._node = node  # which whoever finds the tensor by its number asks for
         self._number = track(self)
 
-    def _to_be(self, buffer: object, promise: Promise) -> Self:
+    def _to_be(self, buffer: object, promise: Promised) -> Self:
         """A tensor like this one in `buffer`, which has no node before somebody asks.
 
         Results of captured steps are most often read once, given to the next, or dropped.

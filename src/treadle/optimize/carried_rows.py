@@ -1,0 +1,492 @@
+"""Rows on matrix units: what is between products never leaves registers.
+
+A workgroup has a block of rows (row_tiles.py), and goes through the keys a tile at a time, once for
+each pass of what it computes of them (ir/carried.py). With a carried sum of exponentials that is:
+
+    for each tile of keys:
+        s = products of q and the tile's keys                           MMAs
+        m' = max(m, max of s);  shrunk = exp(m - m')
+        w = exp(s - m')
+        l = l * shrunk + sum of w
+        out = out * shrunk + w @ y                                      MMAs
+        m = m'
+    out / l
+
+Tiles of keys and of y arrive by asynchronous copies in two buffers, if a target has such. What a
+mask cuts off of all rows of a block is not gone through. What depends on a key alone, such as a
+statistic that another kernel has stored, is staged beside its tile.
+
+Weights are rounded to the 16 bits of the factors, exponentials are the target's quick ones, and
+nothing is larger than what comes in.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ..ir.accumulators import identity
+from ..ir.args import StageArg
+from ..ir.carried import Product, Reduction, Rows, rows_of, unrounded, without_guard
+from ..ir.carried_units import (
+    SUBGROUPS,
+    block_bytes,
+    of_keys_alone,
+    products_of,
+    unit_of,
+)
+from ..ir.conditions import all_of
+from ..ir.loops import TRUE, free_ranges, loop_size
+from ..ir.node import Node, behind_after
+from ..ir.op import Op
+from ..ir.rules.index import simplify
+from ..ir.views import After, End, Stage, Store, operands
+from ..target import MatrixUnit, Target
+from .choose_tile import Tile
+from .masked_bounds import common, needed, shown, value_where
+from .moves import Move, Moves
+from .row_tiles import (
+    OwnRow,
+    Tiles,
+    choose_block,
+    lane_of,
+    placeholder,
+    tree,
+)
+from .tile_masks import hide
+
+__all__ = ["CarryRows", "carry_rows"]
+
+# Rows of a subgroup, and keys, the best first: for a product at a time, and for several, of which
+# up to so many columns are narrow.
+SIZES = (32, 64), (32, 32), (16, 64), (16, 32)
+SIZES_OF_SEVERAL = (16, 64), (16, 32)
+NARROW = 64
+LOG2_E = 1 / math.log(2)
+
+
+def carry_rows(moves: Moves, target: Target) -> None:
+    """Put every kernel of `moves` that is reductions of products of rows on matrix units."""
+    for nest in moves.nests():
+        found = rows_of(nest.node)
+        unit = found and unit_of(found, target)
+        if found is not None and unit is not None and moves.has_nest(nest):
+            moves.make(CarryRows(moves.number_of(nest), _tile(found, unit, target)))
+
+
+@dataclass(frozen=True)
+class CarryRows(Move):
+    """A nest of reductions of products runs on matrix units, in tiles of keys.
+
+    What is between its products stays in registers. Then it is scheduled.
+    """
+
+    word = "carried_rows"
+
+    nest: int
+    tile: Tile
+
+    def apply(self, moves: Moves) -> None:
+        nest = moves.nest_of(self.nest)
+        found = rows_of(nest.node)
+        unit = found and unit_of(found, moves.target)
+        if found is None or unit is None:
+            raise ValueError(f"{self}: the nest has no rows that matrix units compute")
+        end = _Kernel(moves, found, unit, self.tile).end()
+        moves.root = simplify(moves.root.substitute({nest.node: end}))
+
+
+def _tile(found: Rows, unit: MatrixUnit, target: Target) -> Tile:
+    """The tile of which two workgroups fit, if there is one, or else one."""
+    assert target.workgroup is not None
+    widths = [p.depth for p in found.products] + ([] if found.column is None else [found.column])
+    several = any(len(products_of(found, reductions)) > 1 for reductions in found.passes)
+    sizes = SIZES_OF_SEVERAL[max(map(loop_size, widths)) > NARROW :] if several else SIZES
+
+    def nbytes(tile: Tile) -> int:
+        return block_bytes(found, unit, tile.rows, tile.columns, tile.buffers)
+
+    results = loop_size(found.row) * loop_size(*found.batch)
+    return choose_block(unit, sizes, nbytes, results, target.workgroup)
+
+
+class _Place(NamedTuple):
+    """A score of a work item: its row, and which element it is of a `block` of keys."""
+
+    row: OwnRow
+    block: int
+    element: int
+
+
+class _Registers(NamedTuple):
+    """What a pass makes of rows: `each` by row, or the sums of products `wide` by product."""
+
+    each: dict[OwnRow, Node]
+    wide: list[list[Node]]
+
+
+class _Kernel:
+    """One kernel in the making."""
+
+    def __init__(self, moves: Moves, found: Rows, unit: MatrixUnit, tile: Tile) -> None:
+        self.moves, self.found, self.unit = moves, found, unit
+        self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
+        self.tiles.held *= len({p.of_row for p in found.products})
+        reductions = [r for reductions in found.passes for r in reductions]
+        self.totals = [*(r.total for r in reductions), *(d.total for d in found.dots)]
+        self.tiles.limit(r.total for r in reductions)
+        numbers = itertools.count(1)
+        self.number = lambda: placeholder(next(numbers))
+        self.hole = {n: self.number() for n in (*self.totals, *(p.sums for p in found.products))}
+        # The totals of a work item's rows, and sums of products, as far as they are known.
+        self.known: dict[OwnRow, dict[Node, Node]] = {row: {} for row in self.tiles.own_rows()}
+        self.sums: dict[Node, tuple[Reduction, list[list[Node]]]] = {}
+
+    def end(self) -> Node:
+        """All of the kernel."""
+        for reductions in self.found.passes:
+            registers, done = _Pass(self, reductions).make()
+            self._learn(reductions, registers, done)
+        # Neighbouring results are stored at once.
+        side = self.moves.loop(self.tiles.neighbours, "vector")
+        stores, loops = [], self.tiles.loops
+        for store in self.found.stores:
+            is_wide = self.found.column in free_ranges(store)[store]
+            stores += self._stored(store, side) if is_wide else self._stored_once(store)
+            loops = (*self.tiles.loops, side) if is_wide else loops
+        return End(tuple(stores), loops).node()
+
+    # -- results of a pass ------------------------------------------------------------------------
+
+    def _learn(
+        self, reductions: tuple[Reduction, ...], registers: dict[Node, _Registers], done: Node
+    ) -> None:
+        """Note what is known of rows after a pass."""
+        for one in reductions:
+            each, wide = registers[one.total]
+            if one.value is not None:
+                after = [[After(n, (done,)).node() for n in mine] for mine in wide]
+                self.sums[one.total] = one, after
+                continue
+            for row, register in each.items():
+                total = After(register, (done,)).node()
+                total = self.tiles.combined(total, Op.ADD) if one.op is Op.ADD else total
+                self._note(one.total, one.factor, row, total)
+        for dot in self.found.dots:
+            if dot.by in reductions:
+                for row in self.tiles.own_rows():
+                    self._note(
+                        dot.total, dot.factor, row, self._dot(dot.of_row, dot.depth, dot.by, row)
+                    )
+
+    def _note(self, total: Node, factor: Node, row: OwnRow, value: Node) -> None:
+        by = self.of_row(factor, row)
+        self.known[row][total] = value if by.value == 1 else value * by
+
+    def _dot(self, of_row: Node, depth: Node, by: Reduction, row: OwnRow) -> Node:
+        """The sum over a row's columns of another row and its sums of products."""
+        parts = []
+        for block in range(loop_size(depth) // self.tiles.size.unit[1]):
+            for element in map(Node.index, self.tiles.elements[row[1]]):
+                places = {self.found.row: self.tiles.row_of(*row),
+                          depth: self.tiles.column_of(block, element)}  # fmt: skip
+                parts.append(self._lane(by, row, block, element) * self.tiles.at(of_row, places))
+        return self.tiles.combined(tree(parts, Op.ADD), Op.ADD)
+
+    def _lane(self, one: Reduction, row: OwnRow, block: int, element: Node) -> Node:
+        """A sum of products of a work item's row, before its factor."""
+        _, sums = self.sums[one.total]
+        return lane_of(sums[row[0]][block], element)
+
+    def of_row(self, value: Node, row: OwnRow) -> Node:
+        """An expression in what is known for a work item's row."""
+        known = self.known[row]
+        here = self.tiles.at(
+            value.substitute({n: self.hole[n] for n in known}),
+            {self.found.row: self.tiles.row_of(*row)},
+        )
+        return here.substitute({self.hole[n]: one for n, one in known.items()})
+
+    # -- stores -----------------------------------------------------------------------------------
+
+    def _stored(self, store: Node, side: Node) -> list[Node]:
+        """The STOREs of neighbouring results, which the loop `side` goes through."""
+        found, tiles, stores = self.found, self.tiles, []
+        assert found.column is not None
+        holed = store.substitute(self.hole)
+        shares = {
+            (total, row): self.of_row(one.factor, row)
+            for total, (one, _) in self.sums.items()
+            for row in tiles.own_rows()
+        }
+        blocks = range(loop_size(found.column) // tiles.size.unit[1])
+        for row in tiles.own_rows():
+            firsts = tiles.elements[row[1]][:: tiles.neighbours]
+            for block, first in itertools.product(blocks, firsts):
+                element = simplify(side + first)
+                places = {
+                    found.row: tiles.row_of(*row),
+                    found.column: tiles.column_of(block, element),
+                }
+                values = {self.hole[n]: value for n, value in self.known[row].items()}
+                for total, (one, _) in self.sums.items():
+                    value = self._lane(one, row, block, element)
+                    share = shares[total, row]
+                    values[self.hole[total]] = value if share.value == 1 else value * share
+                stores.append(tiles.at(holed, places).substitute(values))
+        return stores
+
+    def _stored_once(self, store: Node) -> list[Node]:
+        """The STOREs of statistics, each by one of the work items that have the row."""
+        stores = []
+        for row in self.tiles.own_rows():
+            here = Store.of(self.of_row(store, row))
+            gate = all_of((self.tiles.is_first(), here.gate))
+            stores.append(here._replace(gate=gate).node())
+        return stores
+
+
+class _Pass:
+    """One pass of a block over its keys."""
+
+    def __init__(self, kernel: _Kernel, reductions: tuple[Reduction, ...]) -> None:
+        self.kernel, self.reductions = kernel, reductions
+        self.found, self.tiles, self.unit = kernel.found, kernel.tiles, kernel.unit
+        self.tile = self.tiles.over_keys()
+        self.products = products_of(self.found, reductions)
+        self.scores = {p.sums: self._scores(p) for p in self.products}
+        self.staged: dict[Node, Node] = {}
+        self.bases: dict[Node, Node] = {}  # what stands for the base of exponents
+
+    def _scores(self, p: Product) -> list[list[Node]]:
+        rows = self.tiles.of_rows(p.of_row, p.depth)
+        return self.tiles.scores(rows, self.tiles.of_keys(p.of_key, p.depth), p.depth)
+
+    def make(self) -> tuple[dict[Node, _Registers], Node]:
+        """Go through the keys: the registers of all totals, and the END."""
+        terms, hidden = self._hidden({r.total: self._over_holes(r) for r in self.reductions})
+        self._make_quick(terms)
+        made: dict[Node, _Registers] = {}
+        effects: list[Node] = []
+        largest: dict[Node, dict[OwnRow, tuple[Node, Node]]] = {}  # before and after this tile
+        extremes = [r for r in self.reductions if r.op is not Op.ADD]
+        for one in extremes:
+            largest[one.total], each = {}, {}
+            for row in self.tiles.own_rows():
+                each[row] = self._register(one)
+                before = After(each[row], (self.tile,)).node()
+                values = self._row(terms[one.total], one, row, hidden, {})
+                after = before.alu(one.op, self.tiles.combined(tree(values, one.op), one.op))
+                largest[one.total][row] = before, after
+            made[one.total] = _Registers(each, [])
+        bases = {r.base: r for r in self.reductions if r.base is not None}
+        shrunk, now = {}, {}
+        for base, one in bases.items():
+            for row in self.tiles.own_rows():
+                now[base, row], shrunk[base, row] = self._grown(base, one, largest, row)
+        for one in self.reductions:
+            if one.op is Op.ADD:
+                made[one.total] = self._summed(one, terms[one.total], hidden, now, shrunk)
+                each, wide = made[one.total]
+                for register in (*each.values(), *itertools.chain(*wide)):
+                    effects += After.of(register).effects
+        for one in extremes:
+            each = made[one.total].each
+            for row, (_, after) in largest[one.total].items():
+                register = self.tiles.updated(each[row], after, one.op)
+                effects += After.of(register).effects
+        done = End(tuple(effects), (self.tile,)).node()
+        return {n: _Registers({h: behind_after(r) for h, r in each.items()},
+                              [[behind_after(r) for r in mine] for mine in wide])
+                for n, (each, wide) in made.items()}, done  # fmt: skip
+
+    def _register(self, one: Reduction) -> Node:
+        return self.tiles.register(identity(one.op, one.total.dtype))
+
+    def _grown(
+        self, base: Node, one: Reduction, largest: dict[Node, dict[OwnRow, tuple[Node, Node]]],
+        row: OwnRow,
+    ) -> tuple[Node, Node]:  # fmt: skip
+        """The base of exponents after this tile, and by what sums before it shrink."""
+        most = one.most
+        assert most is not None
+        plain = without_guard(base, most)
+        factor = next(r.factor for r in self.reductions if r.total is most)
+        found = []
+        for value in largest[most][row]:
+            there = value if factor.value == 1 else value * factor
+            holed = plain.substitute({most: self.kernel.hole[most]})
+            found.append(self.kernel.of_row(holed, row).substitute({self.kernel.hole[most]: there}))
+        before, after = found
+        # Where nothing counts so far, all weights are 0.
+        after = after.eq(-math.inf).where(0.0, after)
+        return after, _quick_exp(before - after)
+
+    def _summed(
+        self, one: Reduction, term: Node, hidden: dict[Node, float],
+        now: dict[tuple[Node, OwnRow], Node], shrunk: dict[tuple[Node, OwnRow], Node],
+    ) -> _Registers:  # fmt: skip
+        """What a sum is after this tile."""
+        tiles, each, weights = self.tiles, {}, {}
+        for row in tiles.own_rows():
+            bases = {} if one.base is None else {self.bases[one.base]: now[one.base, row]}
+            weights[row] = self._row(term, one, row, hidden, bases)
+            if one.value is None:
+                each[row] = self._register(one)
+                if one.base is not None:
+                    each[row] = tiles.updated(each[row], shrunk[one.base, row], Op.MUL)
+                each[row] = tiles.updated(each[row], tree(weights[row], Op.ADD), Op.ADD)
+        if one.value is None:
+            return _Registers(each, [])
+        assert self.found.column is not None
+        sums = [tiles.sums(loop_size(self.found.column)) for _ in range(tiles.size.each[0])]
+        for product, mine in enumerate(sums):
+            if one.base is not None:
+                by = [shrunk[one.base, (product, tiles.first[n])] for n in range(tiles.out.count)]
+                all_by = Node(Op.STACK, mine[0].dtype, tuple(by))
+                mine[:] = [tiles.updated(total, all_by, Op.MUL) for total in mine]
+        tiles.add_weighed(sums, weights, tiles.of_values(one.value, self.found.column))
+        return _Registers({}, sums)
+
+    # -- terms ------------------------------------------------------------------------------------
+
+    def _over_holes(self, one: Reduction) -> Node:
+        """The term with holes for what a row's reductions have given."""
+        holes = {n: self.kernel.hole[n] for n in self.kernel.totals}
+        if one.base is not None:
+            holes[one.base] = self.bases.setdefault(one.base, self.kernel.number())
+        return one.term.substitute(holes)
+
+    def _hidden(self, terms: dict[Node, Node]) -> tuple[dict[Node, Node], dict[Node, float]]:
+        """Terms without masks of products that hide their scores, and what those are then.
+
+        Scores are hidden where nothing is left of any term that is computed from them.
+        """
+        hidden: dict[Node, float] = {}
+        for sums in self.scores:
+            hole, least = self.kernel.hole[sums], {sums: -math.inf}
+            uses = [r for r in self.reductions if sums in _direct(terms[r.total])]
+            holed = [terms[r.total].substitute({sums: hole}) for r in uses]
+            masks = common(*(needed(n, r.op) for n, r in zip(holed, uses, strict=True)))
+            plain = {r.total: shown(terms[r.total], masks) for r in uses}
+            if any(hole in condition.toposort() for condition in masks):
+                continue
+            if not all(_is_identity(plain[r.total], r, least) for r in uses):
+                continue
+            scores = hide(self.tiles, self.scores[sums], all_of(masks))
+            if scores is not None:
+                self.scores[sums] = scores
+                terms, hidden = terms | plain, hidden | least
+        return terms, hidden
+
+    def _make_quick(self, terms: dict[Node, Node]) -> None:
+        """Make `terms` quick ones over holes, with STAGEs for what keys alone decide."""
+        found, kernel = self.found, self.kernel
+        quick = {total: _quick(term, found.row, found.key) for total, term in terms.items()}
+        holes = {sums: kernel.hole[sums] for sums in self.scores}
+        for part in of_keys_alone(quick.values(), found.row, found.key):
+            holes[part] = kernel.number()
+            self.staged[holes[part]] = self._staged(part)
+        terms.update((total, term.substitute(holes)) for total, term in quick.items())
+
+    def _staged(self, part: Node) -> Node:
+        """Something of each of the tile's keys, computed by one work item each."""
+        work_items = SUBGROUPS * self.tiles.out.width
+        work_item, keys = self.tiles.moves.loop(work_items, "local"), self.tiles.size.columns
+        value = self.tiles.at(part, {self.found.key: self.tiles.first_key + work_item % keys})
+        gate = TRUE if keys == work_items else simplify(work_item < keys)
+        arg = StageArg("shared", (keys,), self.tiles.size.buffers)
+        read = (Node.index(0),)
+        return Stage(value, gate, (work_item,), read, (work_item,), arg, part.dtype).node()
+
+    def _row(
+        self, term: Node, one: Reduction, row: OwnRow, hidden: dict[Node, float],
+        bases: dict[Node, Node],
+    ) -> list[Node]:  # fmt: skip
+        """A term for each of the keys of a tile that a work item has of a row."""
+        holes = {self.kernel.hole[n]: value for n, value in hidden.items()}
+        # Where there is no such key, what was stored of it reads as 0, which nothing divides by.
+        is_nothing = bool(hidden) and _is_identity(term, one, holes, False)
+        places = (
+            _Place(row, block, element)
+            for block in range(self.tiles.size.each[1])
+            for element in self.tiles.elements[row[1]]
+        )
+        return [self._term(term, one, place, is_nothing, bases) for place in places]
+
+    def _term(
+        self, term: Node, one: Reduction, at: _Place, is_nothing: bool, bases: dict[Node, Node]
+    ) -> Node:
+        """A term at one place; `is_nothing`: it is where there is no such key."""
+        found, tiles, hole = self.found, self.tiles, self.kernel.hole
+        number, (product, _) = Node.index(at.element), at.row
+        place = tiles.column_of(at.block, number)
+        key = tiles.first_key + place
+        here = tiles.at(term, {found.row: tiles.row_of(*at.row), found.key: key})
+        values = {hole[n]: lane_of(scores[product][at.block], number)
+                  for n, scores in self.scores.items()}  # fmt: skip
+        values |= {hole[n]: value for n, value in self.kernel.known[at.row].items()}
+        for staged, stage in self.staged.items():
+            values[staged] = Stage.of(stage)._replace(read=(simplify(place),)).node()
+        value = here.substitute(values | bases)
+        inside = TRUE if is_nothing else tiles.is_inside(found.key, key)
+        return value if inside is TRUE else inside.where(value, identity(one.op, value.dtype))
+
+
+def _is_identity(
+    term: Node, of: Reduction, known: dict[Node, float], others_are_finite: bool = True
+) -> bool:
+    """Whether a term changes nothing where the nodes `known` are such numbers."""
+    return value_where(term, known, others_are_finite) == identity(of.op, of.total.dtype).value
+
+
+def _direct(root: Node) -> set[Node]:
+    """What a term is computed from, without what is inside of reductions."""
+    return set(root.toposort(lambda n: n.op is not Op.REDUCE))
+
+
+def _quick_exp(value: Node) -> Node:
+    """The target's quick power of e."""
+    return Node(Op.QUICK_EXP2, value.dtype, (_scaled(value, LOG2_E),))
+
+
+def _quick(root: Node, row: Node, key: Node) -> Node:
+    """A term with what is quicker for sums of it that are rounded to 16 bits.
+
+    Exponentials are powers of two, what is divided is multiplied by the inverse if that is of a row
+    or a key alone, and nothing is rounded on the way.
+    """
+    free, new = free_ranges(root), {}
+    for node in root.toposort(lambda n: n.op is not Op.REDUCE):
+        if node.op is Op.REDUCE:
+            new[node] = node
+            continue
+        src = tuple(new[s] for s in node.src)
+        changed = node if src == node.src else node.replace(src=src)
+        if node.op is Op.CAST and node.dtype.is_float:
+            changed = unrounded(changed)
+        elif node.op is Op.EXP:
+            changed = _quick_exp(src[0])
+        new[node] = changed
+        if node.op is Op.FDIV:
+            (_, divisor), (number, by) = operands(node), src
+            if not {row, key} <= free[divisor]:
+                new[node] = number * (Node.const(node.dtype, 1.0) / by)
+    return new[root]
+
+
+def _scaled(node: Node, factor: float) -> Node:
+    """`node` times a factor, which is brought to where a constant is."""
+    if node.op is Op.CONST:
+        return Node.const(node.dtype, node.arg * factor)
+    if node.op is Op.WHERE:
+        condition, yes, no = node.src
+        return condition.where(_scaled(yes, factor), _scaled(no, factor))
+    if node.op not in (Op.ADD, Op.SUB, Op.MUL):
+        return node * factor
+    one, other = operands(node)
+    if node.op in (Op.ADD, Op.SUB):
+        return _scaled(one, factor).alu(node.op, _scaled(other, factor))
+    return one * (other.arg * factor) if other.op is Op.CONST else node * factor

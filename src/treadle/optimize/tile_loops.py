@@ -1,0 +1,138 @@
+"""The loops of results as tiles: panels of columns and blocks of rows, as grid.
+
+tile_loops(moves, problem, tile)  ->  LoopTiling(rows, columns): what the loops have become
+pack(moves, operand, ...)         ->  an operand in the order in which these tiles read it
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..ir.args import RangeKind
+from ..ir.choices import take
+from ..ir.loops import Split, loop_size, ranges_of
+from ..ir.node import Node
+from .choose_tile import Tile
+from .layout import packed
+from .moves import Moves
+from .tile_problem import TileProblem
+
+__all__ = ["LoopTiling", "in_panel", "loops_of_rows", "pack", "parts_of_panels", "tile_loops"]
+
+MIN_ITEMS = 8
+PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
+
+
+@dataclass(frozen=True)
+class LoopTiling:
+    """What the loops over rows of tiles, over the columns of panels, and all loops have become."""
+
+    rows: Split
+    columns: Split
+    splits: dict[Node, Split]
+
+
+def parts_of_panels(problem: TileProblem, tile: Tile) -> int:
+    """How many items of the grid read the same panel."""
+    images, rows = loops_of_rows(problem, tile)
+    outer_columns, columns = _panel_loops(problem.columns, tile)
+    row_tiles = -(-loop_size(*rows) // tile.rows)
+    panels = -(-loop_size(*columns) // tile.columns)
+    items = loop_size(*problem.batch) * loop_size(*outer_columns) * panels
+    return min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
+
+
+def loops_of_rows(problem: TileProblem, tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, loops whose steps are cut into tiles)."""
+    if problem.around:
+        return problem.around, problem.rows_of_tiles
+    return ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
+
+
+def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
+    """LoopTiling the loops around the reduction of `problem`; its own stay as they are."""
+    images, rows = loops_of_rows(problem, tile)
+    outer_columns, columns = _panel_loops(problem.columns, tile)
+    parts = parts_of_panels(problem, tile)
+
+    splits = moves.whole((*problem.batch, *outer_columns), "grid")
+    column_split = moves.tiled(loop_size(*columns), *in_panel(tile), outer="grid")
+    splits.update(moves.flatten(columns, column_split))
+    image_split = _image_split(moves, loop_size(*images), parts)
+    splits.update(moves.flatten(images, image_split))
+    blocks = -(-parts // loop_size(*(r for r in image_split.ranges if r.arg.kind == "grid")))
+    row_split = _row_split(moves, loop_size(*rows), tile, blocks)
+    splits.update(moves.flatten(rows, row_split))
+    take("register_tile")
+    moves.replace_loops(splits)
+    made = {r for split in splits.values() for r in split.ranges}
+    nest = next(n for n in moves.nests() if made & set(n.loops))
+    # Each panel is packed once: what runs over its rows stands inside. In a tile the results of a
+    # row stand together: then its few vectors stay in registers, and one element of x at a time.
+    order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
+    moves.order_loops(nest, tuple(sorted(nest.loops, key=order)))
+    return LoopTiling(row_split, column_split, splits)
+
+
+def pack(
+    moves: Moves,
+    operand: Node,
+    steps: tuple[Node, ...],
+    position: Node,
+    line: Split,
+    is_shared: bool,
+) -> Node:
+    """An operand as [step][line of the tile]: tile by tile, or all of it if workers share it.
+
+    `line` is what its rows or columns have become, `position` the place of a step.
+    """
+    lines = tuple(r for r in line.ranges if r.arg.kind in ("unroll", "vector"))
+    lanes = 1 << (loop_size(*lines[-1:]) - 1).bit_length()
+    fits = lanes == loop_size(*lines[-1:]) or moves.target.has_masked_memory
+    lanes = lanes if 1 < lanes <= moves.target.max_lanes and fits else 0
+    around = ranges_of(operand).difference(steps, lines) if is_shared else ()
+    around = tuple(sorted(around, key=lambda r: r.arg.number))
+    scope = "grid" if is_shared else "shared"
+    return packed(moves, operand, scope, around, steps, lines, lanes, position)
+
+
+def in_panel(tile: Tile) -> tuple[tuple[int, RangeKind], ...]:
+    """The loops of a panel's columns: its vectors, and the lanes of each."""
+    return (tile.each[1], "unroll"), (tile.unit[1], "vector")
+
+
+def _panel_loops(
+    columns: tuple[Node, ...], tile: Tile
+) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
+    for start in range(len(columns) - 1, -1, -1):
+        inner = columns[start:]
+        if loop_size(*inner) % tile.columns == 0 or loop_size(*inner) >= 16 * tile.columns:
+            return columns[:start], inner
+    return (), columns
+
+
+def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+    """(loops outside, loops whose steps are cut into tiles): the fewest with hardly a tile more.
+
+    So that results of a tile lie side by side, in one image.
+    """
+    for start in range(len(rows) - 1, 0, -1):
+        size = loop_size(*rows[start:])
+        if -size % tile.rows <= size * PADDED_ROWS:
+            return rows[:start], rows[start:]
+    return (), rows
+
+
+def _image_split(moves: Moves, count: int, blocks: int) -> Split:
+    """`count` images in equal parts: in at least `blocks`, if there are as many."""
+    parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
+    return moves.digits(count, (parts, "grid"), (count // parts, "loop"))
+
+
+def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
+    """Rows as (block, tile, row of the tile)."""
+    tiles = -(-size // tile.rows)
+    per_block = -(-tiles // blocks)
+    blocks = -(-tiles // per_block)
+    return moves.digits(size, (blocks, "grid"), (per_block, "loop"), (tile.rows, "unroll"))
