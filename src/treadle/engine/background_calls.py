@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..errors import DistributedError
 from ..forks import fork_safe
-from ..runtime.communicator import Call, Communicator, Pace, finished
+from ..runtime.communicator import Call, Channel, Communicator, Pace, finished
 
 if TYPE_CHECKING:
     import numpy as np
@@ -165,7 +165,10 @@ def run_in_order(steps: Steps) -> None:
 
 
 def take_part_in_order(
-    group: Communicator, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    group: Communicator | Channel,
+    call: Call,
+    given: np.ndarray | None,
+    result: np.ndarray | None,
 ) -> None:
     """A call of a group, waited for; as `run_in_order` of its steps, and sooner if it is small."""
     if _calls.waiting:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NamedTuple, cast
 from ..dtype import _to_np_dtype
 from ..runtime.buffer import host_view
 from ..runtime.communicator import Call, Channel, Communicator
-from .background_calls import Job, Steps, call_in_order, run_in_order
+from .background_calls import Job, Steps, call_in_order, run_in_order, take_part_in_order
 from .devices import Device
 from .memory import Memory
 from .steps import SMALL, Collective
@@ -71,6 +71,8 @@ class RepeatedCall:
         self._taken = _pieces(step.made, len(step.operands))
         self._addresses = [m.buffer.argument for m in (*step.operands, *step.made)]
         self._bytes: dict[int, memoryview] = {}  # what is there, by slots
+        self._is_in_place = len(self._taken) == 1 and len(self._given) < 2
+        self._arrays: tuple[np.ndarray | None, np.ndarray] | None = None  # if it is in place
         self._make: Callable[[], None] | None = None  # what makes it, once it has been prepared
         self._job: Job | None = None
         sizes = (sum(piece.size for piece in pieces) for pieces in (self._given, self._taken))
@@ -88,7 +90,7 @@ class RepeatedCall:
 
     def set_arg(self, _: int, slot: int, address: object) -> None:
         """From now on the argument is at this address, an integer."""
-        self._addresses[slot] = cast("int", address)
+        self._addresses[slot], self._arrays = cast("int", address), None
         self._bytes.pop(slot, None)
 
     def run(self) -> None:
@@ -96,6 +98,8 @@ class RepeatedCall:
         if self.is_small:
             make = self._make or self._prepared()
             make()
+        elif self.is_alone and self._is_in_place:
+            take_part_in_order(self._channel, self._call, *self._in_place())
         elif self.is_alone:
             run_in_order(self._steps(self._channel))
         else:
@@ -137,14 +141,21 @@ class RepeatedCall:
 
     def _steps(self, channel: Channel) -> Steps:
         """The call in steps; it has its number among the calls of the program from now on."""
+        if self._is_in_place:
+            return channel.steps(self._call, *self._in_place())
         self._look()
-        there, step = self._bytes, self.step
-        if len(self._taken) == 1 and len(self._given) < 2:
-            arrays = [self._array(there[piece.slot]) for piece in (*self._given, *self._taken)]
-            given = arrays[0].reshape(step.shape) if self._given else None
-            return channel.steps(self._call, given, arrays[-1].reshape(step.arg.shape))
         given, result = self._new_arrays()
         return self._copied(channel.steps(self._call, given, result), given, result)
+
+    def _in_place(self) -> tuple[np.ndarray | None, np.ndarray]:
+        """The only operand, if there is one, and the only result, where they are."""
+        if self._arrays is None:
+            self._look()
+            there, step = self._bytes, self.step
+            arrays = [self._array(there[piece.slot]) for piece in (*self._given, *self._taken)]
+            given = arrays[0].reshape(step.shape) if self._given else None
+            self._arrays = given, arrays[-1].reshape(step.arg.shape)
+        return self._arrays
 
     def _copied(self, steps: Steps, given: np.ndarray | None, result: np.ndarray) -> Steps:
         """A call of several operands and results, which are copied before it and behind it."""

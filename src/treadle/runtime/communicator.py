@@ -114,6 +114,10 @@ class Channel(Protocol):
         """Make a call, as Communicator.steps does. Raises DistributedError."""
         ...
 
+    def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+        """Make a call of those by `steps`; returns when `result` is there."""
+        ...
+
     def repeated(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Callable[[], None] | None:

@@ -98,20 +98,34 @@ class MPICommunicator:
 
         With as few calls of functions as can be: some hundred take longer than a small one.
         """
+        self.take_part_on(self._comm, call, given, result)
+
+    def take_part_on(
+        self,
+        comm: MPI.Comm,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
+        channel: str = "",
+    ) -> None:
+        """The same on one of MPI's communicators, that of `channel` if it is not the group's own.
+
+        The call has its number among those of the program from now on.
+        """
         is_small = given is not None and 0 < given.nbytes <= _PIECE
         if not is_small or call.kind not in _PREPARED:
-            finished(self.steps(call, given, result))
+            finished(self.steps_on(comm, call, given, result, channel))
             return
         if self.failed:
             self.refuse()
         self.calls += 1
-        what = self.described(call, given)
+        what = self.described(call, given, channel)
         there = self.whereabouts
         there.last, there.prepared = (self.name, self.calls), (self, what, call.where)
         try:
             if call.check is not None:
                 self._compare(call, what)
-            request = _STARTS[call.kind](self, self._comm, call, given, result)
+            request = _STARTS[call.kind](self, comm, call, given, result)
             if not is_over_soon(request):
                 finished(self.until(request, self._place(call, what)))
         except BaseException as error:
@@ -147,10 +161,7 @@ class MPICommunicator:
         result: np.ndarray | None,
         channel: str = "",
     ) -> Iterator[None]:
-        """The same on one of MPI's communicators, that of `channel` if it is not the group's own.
-
-        The call has its number among those of the program from now on.
-        """
+        """The same on one of MPI's communicators, as `take_part_on` has them."""
         self.calls += 1
         what = self.described(call, given, channel)
         place = Place(self.name, self.calls, what, call.where)

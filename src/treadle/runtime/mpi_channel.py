@@ -50,6 +50,10 @@ class Group(Protocol):
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
     ) -> Iterator[None]: ...
 
+    def take_part(
+        self, call: Call, given: np.ndarray | None, result: np.ndarray | None
+    ) -> None: ...
+
     def steps_on(
         self,
         comm: MPI.Comm,
@@ -58,6 +62,15 @@ class Group(Protocol):
         result: np.ndarray | None,
         channel: str = "",
     ) -> Iterator[None]: ...
+
+    def take_part_on(
+        self,
+        comm: MPI.Comm,
+        call: Call,
+        given: np.ndarray | None,
+        result: np.ndarray | None,
+        channel: str = "",
+    ) -> None: ...
 
     def prepared(
         self, comm: MPI.Comm, call: Call, given: np.ndarray | None, result: np.ndarray | None
@@ -82,6 +95,10 @@ class MPIChannel:
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
         return self._group.steps_on(self._comm, call, given, result, self._name)
+
+    def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+        """Make a call; returns when `result` is there. Raises DistributedError."""
+        self._group.take_part_on(self._comm, call, given, result, self._name)
 
     def repeated(
         self, call: Call, given: np.ndarray | None, result: np.ndarray | None
@@ -125,6 +142,10 @@ class Compared:
     ) -> Iterator[None]:
         """Make a call, one look after the other. Raises DistributedError."""
         return self._group.steps(replace(call, check=self._check), given, result)
+
+    def take_part(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
+        """Make a call; returns when `result` is there. Raises DistributedError."""
+        self._group.take_part(replace(call, check=self._check), given, result)
 
     def repeated(self, call: Call, given: np.ndarray | None, result: np.ndarray | None) -> None:
         """Nothing: compared calls are all in one order."""
