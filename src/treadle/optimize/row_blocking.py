@@ -11,9 +11,10 @@ row `first + r` of a block, with a loop r of its own wherever a block is filled:
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
+from ..dtype import DType
 from ..ir.args import ReduceArg, StageArg
 from ..ir.choices import take
 from ..ir.conditions import all_of
@@ -33,8 +34,8 @@ from ..ir.node import Node, rebuild, substitute
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import End, Load, Reduce, Stage, Store, operands
-from ..target import Target
-from .choose_tile import Sizes
+from ..target import Target, vector_unit
+from .choose_tile import Sizes, Tile, choose
 from .masked_bounds import Span, span_of_rows
 from .moves import Moves
 from .nest import Nest, reads_of, stride
@@ -45,6 +46,8 @@ from .tile_loops import in_panel, pack
 __all__ = ["Blocks", "Chain", "factors_of", "rows_of_a_block"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
+LOADS = 0.3  # what columns take to load, beside their products with one row
+BLOCKS_UNDER_MASK = 64  # at least: a block computes what the mask hides from some of its rows
 UNROLL = 4
 
 
@@ -101,8 +104,25 @@ def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parame
     tile = tile_of_vectors(Sizes(size, longest), dtype, target, parameters.tile)
     if fits < tile.rows:
         return fits
-    blocks = -(-size // (fits // tile.rows * tile.rows))
-    return -(-size // (blocks * tile.rows)) * tile.rows
+    if _span(nest, chain) is not None:
+        fits = min(fits, max(tile.rows, size // BLOCKS_UNDER_MASK))
+    return _even_rows(size, fits, tile.rows)
+
+
+def _even_rows(size: int, fits: int, tile_rows: int) -> int:
+    """How many of `size` rows a block has, at most `fits`: few steps behind the last, few loads.
+
+    A block has tiles of `tile_rows`, or of a third fewer at most. Each tile loads the columns, from
+    a cache that is further away for the first one.
+    """
+    found = []
+    for rows in range(tile_rows - tile_rows // 3, tile_rows + 1):
+        least = -(-size // (fits // rows * rows))
+        for blocks in range(least, 2 * least + 1):
+            block = -(-size // (blocks * rows)) * rows
+            loads = LOADS / rows + LOADS / block
+            found.append((-(-size // block) * block * (1 + loads), -block))
+    return -min(found)[1]
 
 
 class Blocks:
@@ -314,8 +334,7 @@ class Blocks:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, closed_ranges(reduce)
         sizes = Sizes(self.rows, loop_size(column))
-        tile = tile_of_vectors(sizes, reduce.dtype, self.target, self.tile)
-        tile = tile.with_each(0, next(n for n in range(tile.rows, 0, -1) if self.rows % n == 0))
+        tile = _whole_tile(sizes, reduce.dtype, self.target, self.tile)
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
         columns = moves.tiled(loop_size(column), *in_panel(tile))
         if column not in self.part_columns:
@@ -362,15 +381,10 @@ class Blocks:
 
     def _span(self) -> Span | None:
         """What counts of the rows of a block, if a mask says that it is not all of them."""
-        reduces = [n for n in self.nest.node.toposort() if _is_along_row(n)]
-        sizes = {n.arg.sizes[0] for n in self.chain.rows}
-        if len(sizes) > 1:
-            return None
-        (size,), around = sizes, frozenset(self.nest.loops) - frozenset(self.chain.columns)
-        span = span_of_rows(reduces, size, around)
+        span = _span(self.nest, self.chain)
         box = {self.chain.row: (self.first, self.first + (self.rows - 1))}
         rows = span and span.over(box)
-        return rows and rows.within(size)
+        return rows and rows.within(self.chain.rows[0].arg.sizes[0])
 
     def _bound(self, span: Span) -> None:
         """Let the loops along rows run no further than a mask lets anything count."""
@@ -386,6 +400,27 @@ class Blocks:
             bounded[chunk.step] = mine.loop(chunk.step, 1)
         self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
         take("masked_bounds")
+
+
+def _span(nest: Nest, chain: Chain) -> Span | None:
+    """What counts of each row, if a mask says that it is not all of it."""
+    sizes = {n.arg.sizes[0] for n in chain.rows}
+    if len(sizes) > 1:
+        return None
+    reduces = [n for n in nest.node.toposort() if _is_along_row(n)]
+    return span_of_rows(reduces, *sizes, frozenset(nest.loops) - frozenset(chain.columns))
+
+
+def _whole_tile(sizes: Sizes, dtype: DType, target: Target, each: tuple[int, int] | None) -> Tile:
+    """The register tile with the least loads and padding whose rows divide those of a block."""
+    if each is not None:
+        each = next(n for n in range(each[0], 0, -1) if sizes.rows % n == 0), each[1]
+    unit = vector_unit(target, dtype, each)
+    assert unit.tiling is not None
+    levels = tuple(one for one in unit.tiling.levels if sizes.rows % one.each[0] == 0)
+    tile = choose(sizes, replace(unit, tiling=replace(unit.tiling, levels=levels)), target)
+    assert tile is not None  # nothing is too small for vectors
+    return tile
 
 
 def factors_of(value: Node) -> tuple[Node, Node] | None:
