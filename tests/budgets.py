@@ -4,8 +4,8 @@
 
 FILE is what `pytest --resume=FILE` wrote, in one environment or several. A suite is a folder of
 tests; its budget, in seconds of one core, is in budgets.toml. Ends with status 1 if a test failed
-or all of it, `--seconds` by the clock, took longer than it may. With `--shares` it writes
-shares.toml, by which long tests run a share of their cases.
+or all of it, `--seconds` by the clock, took longer than any machine may take. With `--shares` it
+writes shares.toml, by which long tests run a share of their cases.
 """
 
 from __future__ import annotations
@@ -27,9 +27,10 @@ def budgets() -> dict[str, float]:
     return tomllib.loads(TABLE.read_text(encoding="utf-8"))["suites"]
 
 
-def most_minutes() -> float:
-    """How long all tests of `.ci/run` may take by the clock."""
-    return tomllib.loads(TABLE.read_text(encoding="utf-8"))["minutes"]
+def minutes() -> tuple[float, float]:
+    """How long all tests of `.ci/run` take by the clock: as they are meant to, and at most."""
+    table = tomllib.loads(TABLE.read_text(encoding="utf-8"))
+    return table["minutes"], table["most"]
 
 
 def report(records: list[Record]) -> str:
@@ -84,11 +85,11 @@ def main(arguments: list[str] | None = None) -> int:
         write_shares(records)
         return 0
     print(report(records))
-    minutes, most = options.seconds / 60, most_minutes()
-    print(f"{minutes:.1f} of {most:.0f} minutes by the clock")
-    if minutes > most:
-        print(f"the tests took {minutes:.1f} minutes, more than {most:.0f}", file=sys.stderr)
-    return int(minutes > most or any(r.outcome == "failed" for r in records) or not records)
+    took, (meant, most) = options.seconds / 60, minutes()
+    print(f"{took:.1f} of {meant:.0f} minutes by the clock")
+    if took > most:
+        print(f"the tests took {took:.1f} minutes, more than {most:.0f}", file=sys.stderr)
+    return int(took > most or any(r.outcome == "failed" for r in records) or not records)
 
 
 if __name__ == "__main__":
