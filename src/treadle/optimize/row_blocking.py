@@ -46,7 +46,9 @@ from .tile_loops import in_panel, pack
 __all__ = ["Blocks", "Chain", "factors_of", "rows_of_a_block"]
 
 MIN_ITEMS = 8  # blocks to share among workers, at least
-LOADS = 0.3  # what columns take to load, beside their products with one row
+LOADS = 0.5  # what columns take to load, beside their products with one row
+ENOUGH = 32  # rows that read what comes from further away: more fill nearer caches
+UNEVEN = 0.03  # what it takes to ask of each row whether it is behind the last one
 BLOCKS_UNDER_MASK = 64  # at least: a block computes what the mask hides from some of its rows
 UNROLL = 4
 
@@ -106,7 +108,7 @@ def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parame
         return fits
     if _span(nest, chain) is not None:
         fits = min(fits, max(tile.rows, size // BLOCKS_UNDER_MASK))
-    return _even_rows(size, fits, tile.rows)
+    return _even_rows(size, min(fits, max(tile.rows, ENOUGH)), tile.rows)
 
 
 def _even_rows(size: int, fits: int, tile_rows: int) -> int:
@@ -120,8 +122,8 @@ def _even_rows(size: int, fits: int, tile_rows: int) -> int:
         least = -(-size // (fits // rows * rows))
         for blocks in range(least, 2 * least + 1):
             block = -(-size // (blocks * rows)) * rows
-            loads = LOADS / rows + LOADS / block
-            found.append((-(-size // block) * block * (1 + loads), -block))
+            cost = 1 + LOADS / rows + LOADS / block + (UNEVEN if size % block else 0)
+            found.append((-(-size // block) * block * cost, -block))
     return -min(found)[1]
 
 
@@ -333,7 +335,7 @@ class Blocks:
     def _tile(self, row: Node, column: Node, reduce: Node) -> None:
         """A product whose result is a block, in register tiles; panels of columns outside."""
         moves, steps = self.moves, closed_ranges(reduce)
-        sizes = Sizes(self.rows, loop_size(column))
+        sizes = Sizes(self.rows, loop_size(column), loop_size(*steps))
         tile = _whole_tile(sizes, reduce.dtype, self.target, self.tile)
         rows = moves.tiled(loop_size(row), (tile.rows, "unroll"))
         columns = moves.tiled(loop_size(column), *in_panel(tile))
