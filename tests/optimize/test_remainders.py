@@ -9,7 +9,7 @@ from treadle import Tensor
 from treadle.engine.run import scheduled
 from treadle.ir.op import Op
 from treadle.optimize.heuristic import optimize
-from treadle.optimize.remainders import CutOffRemainders
+from treadle.optimize.reduction_moves import CutOffRemainders
 from treadle.target import parse_target
 
 TARGET = parse_target("x86-64-v3")

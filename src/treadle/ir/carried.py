@@ -22,22 +22,23 @@ gradients have two passes if statistics of rows are their own to compute, or one
 
 from __future__ import annotations
 
+import functools
 import math
-from collections.abc import Iterable
+import operator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..dtype import DType
-from .kept_rows import without_rows
-from .loops import closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
-from .node import Node
+from .loops import Ranges, closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
+from .node import Node, changed
 from .op import Op
 from .rules.index import simplify
-from .views import operand
+from .views import Stage, bound_of, operand
 
 __all__ = [
-    "Dot", "Factors", "Product", "Reduction", "Rows", "factors_of", "is_mask", "reads", "rows_of",
-    "unrounded", "without_guard",
+    "Dot", "Product", "Reduction", "Rows", "factors_of", "is_kept", "is_of_product", "reads",
+    "rows_of", "unrounded", "without_guard", "without_rows",
 ]  # fmt: skip
 
 
@@ -106,15 +107,13 @@ def rows_of(end: Node) -> Rows | None:
     if found is None:
         return None
     root, key = found
-    inside, free = _Inside(closed_ranges(end), key), free_ranges(root)
+    loops, free = closed_ranges(end), free_ranges(root)
     products = _products(root, key, free)
-    if products is None:
-        return None
-    places = inside.places(products.values(), free)
-    if places is None:
+    places = None if products is None else _places(loops, products.values(), free)
+    if products is None or places is None:
         return None
     row, column = places
-    batch = tuple(r for r in inside.loops if r not in places)
+    batch = tuple(r for r in loops if r not in places)
     order = [n for n in root.toposort() if n.op is Op.REDUCE and n not in products]
     made = _Reductions(row, key, column, products, free)
     # Sums of products come as early as they can: others may come of them.
@@ -137,33 +136,55 @@ def reads(root: Node, those: set[Node]) -> bool:
     return any(n in those for n in root.toposort(lambda n: n.op is not Op.REDUCE))
 
 
+# -- rows that a kernel keeps ---------------------------------------------------------------------
+
+
+def is_kept(node: Node) -> bool:
+    """Whether a node is a row that a kernel keeps: a STAGE (schedule/local_intermediates.py)."""
+    return node.op is Op.STAGE and node.arg.scope == "shared" and len(node.arg.sizes) == 1
+
+
+def is_of_product(node: Node) -> bool:
+    """Whether a row or a total is computed from a reduction, and not of what is in memory alone."""
+    return not _is_plain(operand(node))
+
+
+def without_rows(root: Node, those: Callable[[Node], bool] = is_kept) -> Node:
+    """`root` with what is kept, those of the rows, computed where it is read.
+
+    But for the counters of a TICKET, which are memory that changes.
+    """
+    counters = {operand(node) for node in root.toposort() if node.op is Op.TICKET}
+
+    def computed(node: Node, now: Node) -> Node:
+        if not is_kept(node) or node in counters or not those(node):
+            return now
+        value, _, (place,), (read,), *_ = Stage.of(now)
+        return value.substitute({place: read})
+
+    return changed((root,), computed)[0]
+
+
 # -- loops ----------------------------------------------------------------------------------------
 
 
 def _over_one_key(root: Node) -> tuple[Node, Node] | None:
     """`root` with one loop for all that goes over keys, and that: reductions of products."""
-    key, new = None, dict[Node, Node]()
-    for node in root.toposort():
-        src = tuple(new[s] for s in node.src)
-        changed = node if src == node.src else node.replace(src=src)
-        if node.op is Op.REDUCE and any(n.op is Op.REDUCE for n in src[0].toposort()):
-            key = src[1] if key is None else key
-            if len(src) != 2 or src[1].src != key.src:
-                return None
-            changed = changed.replace(src=(src[0].substitute({src[1]: key}), key))
-        new[node] = changed
-    return None if key is None or not has_fixed_size(key) else (new[root], key)
+    totals = [n for n in root.toposort() if n.op is Op.REDUCE and is_of_product(n)]
+    keys = [loop for n in totals for loop in closed_ranges(n)]
+    if not keys or len(keys) > len(totals) or len(set(map(bound_of, keys))) > 1:
+        return None
+    key = keys[0]
+    return (root.substitute(dict.fromkeys(keys, key)), key) if has_fixed_size(key) else None
 
 
-def _products(
-    root: Node, key: Node, free: dict[Node, frozenset[Node]]
-) -> dict[Node, Product] | None:
+def _products(root: Node, key: Node, free: dict[Node, Ranges]) -> dict[Node, Product] | None:
     """All reductions that are of no others, by the REDUCE; None if one is no product of a key."""
     found = {}
     for node in root.toposort():
-        if node.op is not Op.REDUCE or any(n.op is Op.REDUCE for n in node.src[0].toposort()):
+        if node.op is not Op.REDUCE or is_of_product(node):
             continue
-        product = node.src[0]
+        product = operand(node)
         if node.arg.op is not Op.ADD or len(node.src) != 2 or product.op is not Op.MUL:
             return None
         of_key = [n for n in product.src if key in free[n]]
@@ -174,26 +195,20 @@ def _products(
     return found
 
 
-class _Inside(NamedTuple):
-    """The loops of a kernel, and that over its keys."""
+def _places(
+    loops: tuple[Node, ...], products: Iterable[Product], free: dict[Node, Ranges]
+) -> tuple[Node, Node | None] | None:
+    """The loop of rows and that of columns: what products go along alone, and what they do not.
 
-    loops: tuple[Node, ...]
-    key: Node
-
-    def places(
-        self, products: Iterable[Product], free: dict[Node, frozenset[Node]]
-    ) -> tuple[Node, Node | None] | None:
-        """The loop of rows and that of columns: what products go along alone, and what they do not.
-
-        The longest of several is that of rows; where there are several of columns it is None.
-        """
-        columns, rows = frozenset(self.loops), frozenset(self.loops)
-        for p in products:
-            rows &= free[p.of_row] - free[p.of_key]
-            columns -= free[p.of_row] | free[p.of_key]
-        if not rows or len(columns) > 1 or not all(map(has_fixed_size, self.loops)):
-            return None
-        return max(rows, key=lambda r: (loop_size(r), -r.arg.number)), next(iter(columns), None)
+    The longest of several is that of rows. None where there are several of columns.
+    """
+    columns, rows = frozenset(loops), frozenset(loops)
+    for p in products:
+        rows &= free[p.of_row] - free[p.of_key]
+        columns -= free[p.of_row] | free[p.of_key]
+    if not rows or len(columns) > 1 or not all(map(has_fixed_size, loops)):
+        return None
+    return max(rows, key=lambda r: (loop_size(r), -r.arg.number)), next(iter(columns), None)
 
 
 # -- rules ----------------------------------------------------------------------------------------
@@ -207,12 +222,8 @@ class Factors(NamedTuple):
 
     def node(self, dtype: DType) -> Node:
         """What they are together, which is 1 without any."""
-        result = None
-        for factor in self.over:
-            result = factor if result is None else result * factor
-        for divisor in self.under:
-            result = (Node.const(dtype, 1) if result is None else result) / divisor
-        return Node.const(dtype, 1) if result is None else result
+        over = functools.reduce(operator.mul, self.over or [Node.const(dtype, 1)])
+        return functools.reduce(operator.truediv, self.under, over)
 
     def split(self, loop: Node) -> tuple[Factors, Factors]:
         """Those that depend on a loop, and the others."""
@@ -248,12 +259,9 @@ def factors_of(node: Node) -> Factors:
     return Factors([node], [])
 
 
-def is_mask(node: Node) -> bool:
+def _is_mask(node: Node) -> bool:
     """Whether a node is 0 or -inf, as a condition says."""
-    if node.op is not Op.WHERE:
-        return False
-    _, yes, no = node.src
-    return (yes.value, no.value) in ((0, -math.inf), (-math.inf, 0))
+    return node.op is Op.WHERE and {n.value for n in node.src[1:]} == {0, -math.inf}
 
 
 def _normal(root: Node) -> Node:
@@ -261,19 +269,18 @@ def _normal(root: Node) -> Node:
 
     And what is computed is multiplied by a constant's inverse in place of divided.
     """
-    new: dict[Node, Node] = {}
-    for node in root.toposort():
-        src = tuple(new[s] for s in node.src)
-        changed = node if src == node.src else node.replace(src=src)
-        if node.op is Op.ADD and any(map(is_mask, src)):
-            value, mask = src if is_mask(src[1]) else src[::-1]
+
+    def change(_: Node, node: Node) -> Node:
+        if node.op is Op.ADD and any(map(_is_mask, node.src)):
+            value, mask = node.src if _is_mask(node.src[1]) else node.src[::-1]
             condition, yes, _ = mask.src
             least = Node.const(value.dtype, -math.inf)
-            changed = condition.where(*((value, least) if yes.arg == 0 else (least, value)))
-        if node.op is Op.FDIV and src[1].op is Op.CONST and src[1].arg and not _is_plain(src[0]):
-            changed = src[0] * (1 / src[1].arg)
-        new[node] = changed
-    return new[root]
+            return condition.where(*((value, least) if yes.arg == 0 else (least, value)))
+        if node.op is Op.FDIV and is_of_product(node) and node.src[1].value:
+            return operand(node) * (1 / node.src[1].arg)
+        return node
+
+    return changed((root,), change)[0]
 
 
 def _without_scale(term: Node) -> tuple[float, Node]:
@@ -331,15 +338,12 @@ class _Reductions:
         if value is None and self._is_dot(reduce, weights, factor):
             return True
         base, most, rest = self._base_of(weights)
-        level = max((self.known[n] + 1 for n in self._waits_for(rest)), default=0)
-        if most is not None and self.known[most] >= level:
+        if most is not None and self.known[most] >= self._pass_of(*rest.over, *rest.under):
             level = self.level[most]
         else:
-            level = max([level, *(self.known[n] + 1 for n in self._waits_for(weights))])
-            base = most = None
-        self._note(
-            Reduction(reduce, Op.ADD, weights.node(reduce.dtype), factor, value, base, most), level
-        )
+            level, base, most = self._pass_of(*weights.over, *weights.under), None, None
+        term = weights.node(reduce.dtype)
+        self._note(Reduction(reduce, Op.ADD, term, factor, value, base, most), level)
         return True
 
     def _add_extreme(self, reduce: Node) -> bool:
@@ -347,23 +351,26 @@ class _Reductions:
         if self.column in self.free[reduce]:
             return False
         scale, plain = _without_scale(term) if reduce.arg.op is Op.MAX else (1.0, term)
-        level = max((self.known[n] + 1 for n in self._totals_in(term)), default=0)
         factor = Node.const(reduce.dtype, scale)
-        self._note(Reduction(reduce, reduce.arg.op, plain, factor), level)
+        self._note(Reduction(reduce, reduce.arg.op, plain, factor), self._pass_of(term))
         return True
 
     def _note(self, one: Reduction, level: int) -> None:
         self.found.append(one)
         self.level[one.total] = level
-        waits = (self.known[n] for n in self._totals_in(one.factor))
-        self.known[one.total] = max([level, *waits])
+        self._know(one.total, one.factor, level)
+
+    def _know(self, total: Node, factor: Node, level: int) -> None:
+        """Note after which pass a total is known that is a factor times what pass `level` gives."""
+        self.known[total] = max([level, *(self.known[n] for n in self._totals_in(factor))])
+
+    def _pass_of(self, *parts: Node) -> int:
+        """The first pass that knows what parts of a term are computed from."""
+        return max((self.known[n] + 1 for one in parts for n in self._totals_in(one)), default=0)
 
     def _totals_in(self, root: Node) -> list[Node]:
         order = root.toposort(lambda n: n.op is not Op.REDUCE)
         return [n for n in order if n.op is Op.REDUCE and n not in self.products]
-
-    def _waits_for(self, weights: Factors) -> list[Node]:
-        return [n for part in weights for one in part for n in self._totals_in(one)]
 
     def _base_of(self, weights: Factors) -> tuple[Node | None, Node | None, Factors]:
         """What an exponential subtracts that can be carried, of which maximum, and the rest."""
@@ -389,8 +396,7 @@ class _Reductions:
                 is_same = one.value is not None and simplify(one.value) is mine
                 if is_same and one.term is rest.node(reduce.dtype):
                     self.dots.append(Dot(reduce, factor, product.depth, product.of_row, one))
-                    waits = (self.known[n] for n in self._totals_in(factor))
-                    self.known[reduce] = max([self.level[one.total], *waits])
+                    self._know(reduce, factor, self.level[one.total])
                     return True
         return False
 
@@ -401,9 +407,8 @@ def _is_plain(value: Node) -> bool:
 
 def _is_at_least(base: Node, most: Node) -> bool:
     """Whether `base` is `most` or more, but for 0 in place of -inf."""
-    if base is most or without_guard(base, most) is most:
-        return True
-    return base.op is Op.MAX and any(_is_at_least(n, most) for n in base.src)
+    is_most = without_guard(base, most) is most
+    return is_most or (base.op is Op.MAX and any(_is_at_least(n, most) for n in base.src))
 
 
 def without_guard(base: Node, most: Node) -> Node:

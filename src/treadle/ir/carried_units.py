@@ -107,9 +107,8 @@ def block_bytes(found: Rows, unit: MatrixUnit, rows: int, keys: int, buffers: in
 
 def products_of(found: Rows, reductions: tuple[Reduction, ...]) -> list[Product]:
     """The products that the terms of a pass are computed from."""
-    root = Node.sink([r.term for r in reductions])
-    direct = set(root.toposort(lambda n: n.op is not Op.REDUCE))
-    return [p for p in found.products if p.sums in direct]
+    terms = Node.sink([r.term for r in reductions])
+    return [p for p in found.products if reads(terms, {p.sums})]
 
 
 def of_keys_alone(roots: Iterable[Node], row: Node, key: Node) -> list[Node]:

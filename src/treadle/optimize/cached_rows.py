@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ..dtype import DType
 from ..ir.args import StageArg
 from ..ir.loops import TRUE, Split, closed_ranges, free_ranges, loop_size, ranges_of, replace_ranges
 from ..ir.node import Node
@@ -57,7 +56,10 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
         if along not in free[value] or size < MIN_ROW or size * value.dtype.itemsize > fits:
             continue
         again = value.substitute({along: rest[0]})
-        if again in outside and any(n.op in TRANSCENDENTAL for n in _computed(value, free, along)):
+        if again not in outside:
+            continue
+        computed = value.toposort(lambda n: along in free[n])  # anew for each element of the row
+        if any(n.op in TRANSCENDENTAL and along in free[n] for n in computed):
             if moves.has(reduce):  # else another row that was kept has changed it
                 moves.make(CacheRow(moves.name_of(reduce), Loop.of(rest[0]), number))
             return
@@ -80,34 +82,20 @@ class CacheRow(Move):
         reduced, (along,), _ = Reduce.of(moves.reduce_of(self.reduction))
         value, column = reduced.toposort()[-1 - self.value], moves.range_of(self.column)
         again = value.substitute({along: column})
-        _stage(moves, value, along, again, column)
+        fill, row = _row(moves, value, along)
+        order = moves.root.toposort()
+        reduces = (n for n in order if n.op is Op.REDUCE and closed_ranges(n) == (along,))
+        made = {n: replace_ranges(n, {along: fill}) for n in reduces}
+        moves.root = simplify(moves.root.substitute(made | {again: row(column)}))
 
 
-def _computed(value: Node, free: dict[Node, frozenset[Node]], along: Node) -> list[Node]:
-    """What is computed anew for each element of the row."""
-    return [n for n in value.toposort(lambda n: along in free[n]) if along in free[n]]
-
-
-def _stage(moves: Moves, value: Node, along: Node, again: Node, column: Node) -> None:
-    """Keep `value` in the loop that reduces it."""
-    fill = _fill(moves, along, value.dtype)
-    row = _row(value, along, fill)
-    reduces = [n for n in moves.root.toposort() if n.op is Op.REDUCE]
-    reduces = [n for n in reduces if closed_ranges(n) == (along,)]
-    made = {reduce: replace_ranges(reduce, {along: fill}) for reduce in reduces}
-    moves.root = simplify(moves.root.substitute(made | {again: row(column)}))
-
-
-def _fill(moves: Moves, along: Node, dtype: DType) -> Split:
-    lanes = min(moves.target.lanes(dtype), moves.target.max_lanes)
-    return moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
-
-
-def _row(value: Node, along: Node, fill: Split) -> Callable[[Node], Node]:
-    """A STAGE of `value` for all of `along`, as a function of the place that is read."""
+def _row(moves: Moves, value: Node, along: Node) -> tuple[Split, Callable[[Node], Node]]:
+    """Vectors that fill a STAGE of `value` for all of `along`, and it by the place that is read."""
+    lanes = min(moves.target.lanes(value.dtype), moves.target.max_lanes)
+    fill = moves.tiled(loop_size(along), (UNROLL, "unroll"), (max(lanes, 2), "vector"))
     arg = StageArg("shared", (loop_size(along),))
     stage = Stage.of(kept(value, arg, (along,), {along: fill}))
-    return lambda at: stage._replace(read=(at,)).node()
+    return fill, lambda at: stage._replace(read=(at,)).node()
 
 
 def cache_gathered_rows(moves: Moves, target: Target) -> None:
@@ -152,8 +140,7 @@ class CacheGatheredRow(Move):
         if found is None:
             raise ValueError(f"{self}: it does not gather")
         row, place, size = found
-        along = moves.loop(size)
-        fill, given = _fill(moves, along, load.dtype), Load.of(load)
-        kept_at = _row(given._replace(index=row + along, gate=TRUE).node(), along, fill)
+        along, given = moves.loop(size), Load.of(load)
+        _, kept_at = _row(moves, given._replace(index=row + along, gate=TRUE).node(), along)
         read = given.gate.where(kept_at(given.gate.where(place, 0)), given.other)
         moves.root = simplify(moves.root.substitute({load: read}))

@@ -25,18 +25,11 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
 
 from ..ir.accumulators import identity
 from ..ir.args import StageArg
-from ..ir.carried import Product, Reduction, Rows, rows_of, unrounded, without_guard
-from ..ir.carried_units import (
-    SUBGROUPS,
-    block_bytes,
-    of_keys_alone,
-    products_of,
-    unit_of,
-)
+from ..ir.carried import Dot, Product, Reduction, Rows, reads, rows_of, unrounded, without_guard
+from ..ir.carried_units import SUBGROUPS, block_bytes, of_keys_alone, products_of, unit_of
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node, behind_after
@@ -47,14 +40,7 @@ from ..target import MatrixUnit, Target
 from .choose_tile import Tile
 from .masked_bounds import common, needed, shown, value_where
 from .moves import Move, Moves
-from .row_tiles import (
-    OwnRow,
-    Tiles,
-    choose_block,
-    lane_of,
-    placeholder,
-    tree,
-)
+from .row_tiles import OwnRow, Tiles, choose_block, lane_of, placeholder, tree
 from .tile_masks import hide
 
 __all__ = ["CarryRows", "carry_rows"]
@@ -65,6 +51,9 @@ SIZES = (32, 64), (32, 32), (16, 64), (16, 32)
 SIZES_OF_SEVERAL = (16, 64), (16, 32)
 NARROW = 64
 LOG2_E = 1 / math.log(2)
+
+# What a pass makes of rows: by row, or sums of products by product and block of columns.
+Registers = dict[tuple[int, int], Node]
 
 
 def carry_rows(moves: Moves, target: Target) -> None:
@@ -112,26 +101,11 @@ def _tile(found: Rows, unit: MatrixUnit, target: Target) -> Tile:
     return choose_block(unit, sizes, nbytes, results, target.workgroup)
 
 
-class _Place(NamedTuple):
-    """A score of a work item: its row, and which element it is of a `block` of keys."""
-
-    row: OwnRow
-    block: int
-    element: int
-
-
-class _Registers(NamedTuple):
-    """What a pass makes of rows: `each` by row, or the sums of products `wide` by product."""
-
-    each: dict[OwnRow, Node]
-    wide: list[list[Node]]
-
-
 class _Kernel:
     """One kernel in the making."""
 
     def __init__(self, moves: Moves, found: Rows, unit: MatrixUnit, tile: Tile) -> None:
-        self.moves, self.found, self.unit = moves, found, unit
+        self.moves, self.found = moves, found
         self.tiles = Tiles(moves, unit, found.row, found.key, found.batch, tile)
         self.tiles.held *= len({p.of_row for p in found.products})
         reductions = [r for reductions in found.passes for r in reductions]
@@ -142,13 +116,12 @@ class _Kernel:
         self.hole = {n: self.number() for n in (*self.totals, *(p.sums for p in found.products))}
         # The totals of a work item's rows, and sums of products, as far as they are known.
         self.known: dict[OwnRow, dict[Node, Node]] = {row: {} for row in self.tiles.own_rows()}
-        self.sums: dict[Node, tuple[Reduction, list[list[Node]]]] = {}
+        self.sums: dict[Reduction, Registers] = {}
 
     def end(self) -> Node:
         """All of the kernel."""
         for reductions in self.found.passes:
-            registers, done = _Pass(self, reductions).make()
-            self._learn(reductions, registers, done)
+            self._learn(reductions, _Pass(self, reductions).make())
         # Neighbouring results are stored at once.
         side = self.moves.loop(self.tiles.neighbours, "vector")
         stores, loops = [], self.tiles.loops
@@ -160,53 +133,43 @@ class _Kernel:
 
     # -- results of a pass ------------------------------------------------------------------------
 
-    def _learn(
-        self, reductions: tuple[Reduction, ...], registers: dict[Node, _Registers], done: Node
-    ) -> None:
+    def _learn(self, reductions: tuple[Reduction, ...], made: dict[Node, Registers]) -> None:
         """Note what is known of rows after a pass."""
         for one in reductions:
-            each, wide = registers[one.total]
             if one.value is not None:
-                after = [[After(n, (done,)).node() for n in mine] for mine in wide]
-                self.sums[one.total] = one, after
+                self.sums[one] = made[one.total]
                 continue
-            for row, register in each.items():
-                total = After(register, (done,)).node()
+            for row, total in made[one.total].items():
                 total = self.tiles.combined(total, Op.ADD) if one.op is Op.ADD else total
-                self._note(one.total, one.factor, row, total)
+                self._note(one, row, total)
         for dot in self.found.dots:
             if dot.by in reductions:
                 for row in self.tiles.own_rows():
-                    self._note(
-                        dot.total, dot.factor, row, self._dot(dot.of_row, dot.depth, dot.by, row)
-                    )
+                    self._note(dot, row, self._dot(dot, row))
 
-    def _note(self, total: Node, factor: Node, row: OwnRow, value: Node) -> None:
-        by = self.of_row(factor, row)
-        self.known[row][total] = value if by.value == 1 else value * by
+    def _note(self, one: Reduction | Dot, row: OwnRow, value: Node) -> None:
+        self.known[row][one.total] = _times(value, self.of_row(one.factor, row))
 
-    def _dot(self, of_row: Node, depth: Node, by: Reduction, row: OwnRow) -> Node:
+    def _dot(self, dot: Dot, row: OwnRow) -> Node:
         """The sum over a row's columns of another row and its sums of products."""
         parts = []
-        for block in range(loop_size(depth) // self.tiles.size.unit[1]):
+        for block in range(loop_size(dot.depth) // self.tiles.size.unit[1]):
             for element in map(Node.index, self.tiles.elements[row[1]]):
                 places = {self.found.row: self.tiles.row_of(*row),
-                          depth: self.tiles.column_of(block, element)}  # fmt: skip
-                parts.append(self._lane(by, row, block, element) * self.tiles.at(of_row, places))
+                          dot.depth: self.tiles.column_of(block, element)}  # fmt: skip
+                value = self._lane(dot.by, row, block, element)
+                parts.append(value * self.tiles.at(dot.of_row, places))
         return self.tiles.combined(tree(parts, Op.ADD), Op.ADD)
 
     def _lane(self, one: Reduction, row: OwnRow, block: int, element: Node) -> Node:
         """A sum of products of a work item's row, before its factor."""
-        _, sums = self.sums[one.total]
-        return lane_of(sums[row[0]][block], element)
+        return lane_of(self.sums[one][row[0], block], element)
 
     def of_row(self, value: Node, row: OwnRow) -> Node:
         """An expression in what is known for a work item's row."""
         known = self.known[row]
-        here = self.tiles.at(
-            value.substitute({n: self.hole[n] for n in known}),
-            {self.found.row: self.tiles.row_of(*row)},
-        )
+        holed = value.substitute({n: self.hole[n] for n in known})
+        here = self.tiles.at(holed, {self.found.row: self.tiles.row_of(*row)})
         return here.substitute({self.hole[n]: one for n, one in known.items()})
 
     # -- stores -----------------------------------------------------------------------------------
@@ -216,36 +179,26 @@ class _Kernel:
         found, tiles, stores = self.found, self.tiles, []
         assert found.column is not None
         holed = store.substitute(self.hole)
-        shares = {
-            (total, row): self.of_row(one.factor, row)
-            for total, (one, _) in self.sums.items()
-            for row in tiles.own_rows()
-        }
         blocks = range(loop_size(found.column) // tiles.size.unit[1])
-        for row in tiles.own_rows():
+        for row, known in self.known.items():
+            shares = {one: self.of_row(one.factor, row) for one in self.sums}
             firsts = tiles.elements[row[1]][:: tiles.neighbours]
             for block, first in itertools.product(blocks, firsts):
                 element = simplify(side + first)
-                places = {
-                    found.row: tiles.row_of(*row),
-                    found.column: tiles.column_of(block, element),
-                }
-                values = {self.hole[n]: value for n, value in self.known[row].items()}
-                for total, (one, _) in self.sums.items():
+                column = tiles.column_of(block, element)
+                values = {self.hole[n]: value for n, value in known.items()}
+                for one, share in shares.items():
                     value = self._lane(one, row, block, element)
-                    share = shares[total, row]
-                    values[self.hole[total]] = value if share.value == 1 else value * share
-                stores.append(tiles.at(holed, places).substitute(values))
+                    values[self.hole[one.total]] = _times(value, share)
+                here = tiles.at(holed, {found.row: tiles.row_of(*row), found.column: column})
+                stores.append(here.substitute(values))
         return stores
 
     def _stored_once(self, store: Node) -> list[Node]:
         """The STOREs of statistics, each by one of the work items that have the row."""
-        stores = []
-        for row in self.tiles.own_rows():
-            here = Store.of(self.of_row(store, row))
-            gate = all_of((self.tiles.is_first(), here.gate))
-            stores.append(here._replace(gate=gate).node())
-        return stores
+        stores = [Store.of(self.of_row(store, row)) for row in self.tiles.own_rows()]
+        first = self.tiles.is_first()
+        return [one._replace(gate=all_of((first, one.gate))).node() for one in stores]
 
 
 class _Pass:
@@ -253,124 +206,119 @@ class _Pass:
 
     def __init__(self, kernel: _Kernel, reductions: tuple[Reduction, ...]) -> None:
         self.kernel, self.reductions = kernel, reductions
-        self.found, self.tiles, self.unit = kernel.found, kernel.tiles, kernel.unit
+        self.found, self.tiles, self.hole = kernel.found, kernel.tiles, kernel.hole
         self.tile = self.tiles.over_keys()
-        self.products = products_of(self.found, reductions)
-        self.scores = {p.sums: self._scores(p) for p in self.products}
+        products = products_of(self.found, reductions)
+        self.scores = {p.sums: self._scores(p) for p in products}
+        self.hidden: dict[Node, float] = {}  # what scores are that masks of products hide
         self.staged: dict[Node, Node] = {}
         self.bases: dict[Node, Node] = {}  # what stands for the base of exponents
+        self.terms = {r.total: self._over_holes(r) for r in reductions}
+        # By base: what it is after this tile, and by what sums before it shrink.
+        self.grown: dict[Node, dict[OwnRow, tuple[Node, Node]]] = {}
 
     def _scores(self, p: Product) -> list[list[Node]]:
         rows = self.tiles.of_rows(p.of_row, p.depth)
         return self.tiles.scores(rows, self.tiles.of_keys(p.of_key, p.depth), p.depth)
 
-    def make(self) -> tuple[dict[Node, _Registers], Node]:
-        """Go through the keys: the registers of all totals, and the END."""
-        terms, hidden = self._hidden({r.total: self._over_holes(r) for r in self.reductions})
-        self._make_quick(terms)
-        made: dict[Node, _Registers] = {}
-        effects: list[Node] = []
+    def make(self) -> dict[Node, Registers]:
+        """Go through the keys: the registers of all totals after that."""
+        self._hide()
+        self._make_quick()
+        made: dict[Node, Registers] = {}
         largest: dict[Node, dict[OwnRow, tuple[Node, Node]]] = {}  # before and after this tile
-        extremes = [r for r in self.reductions if r.op is not Op.ADD]
-        for one in extremes:
-            largest[one.total], each = {}, {}
-            for row in self.tiles.own_rows():
-                each[row] = self._register(one)
-                before = After(each[row], (self.tile,)).node()
-                values = self._row(terms[one.total], one, row, hidden, {})
-                after = before.alu(one.op, self.tiles.combined(tree(values, one.op), one.op))
-                largest[one.total][row] = before, after
-            made[one.total] = _Registers(each, [])
-        bases = {r.base: r for r in self.reductions if r.base is not None}
-        shrunk, now = {}, {}
-        for base, one in bases.items():
-            for row in self.tiles.own_rows():
-                now[base, row], shrunk[base, row] = self._grown(base, one, largest, row)
+        for one in self.reductions:
+            if one.op is not Op.ADD:
+                made[one.total] = {row: self._register(one) for row in self.tiles.own_rows()}
+                largest[one.total] = {
+                    row: self._extreme(one, row, register)
+                    for row, register in made[one.total].items()
+                }
+        for one in self.reductions:
+            if one.base is not None and one.most is not None and one.base not in self.grown:
+                self.grown[one.base] = {
+                    row: self._grown(one.base, one.most, row, *values)
+                    for row, values in largest[one.most].items()
+                }
+        effects: list[Node] = []
         for one in self.reductions:
             if one.op is Op.ADD:
-                made[one.total] = self._summed(one, terms[one.total], hidden, now, shrunk)
-                each, wide = made[one.total]
-                for register in (*each.values(), *itertools.chain(*wide)):
+                made[one.total] = self._summed(one)
+                effects += (e for n in made[one.total].values() for e in After.of(n).effects)
+        for one in self.reductions:
+            if one.op is not Op.ADD:
+                for row, (_, after) in largest[one.total].items():
+                    register = self.tiles.updated(made[one.total][row], after, one.op)
                     effects += After.of(register).effects
-        for one in extremes:
-            each = made[one.total].each
-            for row, (_, after) in largest[one.total].items():
-                register = self.tiles.updated(each[row], after, one.op)
-                effects += After.of(register).effects
-        done = End(tuple(effects), (self.tile,)).node()
-        return {n: _Registers({h: behind_after(r) for h, r in each.items()},
-                              [[behind_after(r) for r in mine] for mine in wide])
-                for n, (each, wide) in made.items()}, done  # fmt: skip
+        done = (End(tuple(effects), (self.tile,)).node(),)
+        return {n: {place: After(behind_after(r), done).node() for place, r in each.items()}
+                for n, each in made.items()}  # fmt: skip
 
     def _register(self, one: Reduction) -> Node:
         return self.tiles.register(identity(one.op, one.total.dtype))
 
-    def _grown(
-        self, base: Node, one: Reduction, largest: dict[Node, dict[OwnRow, tuple[Node, Node]]],
-        row: OwnRow,
-    ) -> tuple[Node, Node]:  # fmt: skip
+    def _extreme(self, one: Reduction, row: OwnRow, register: Node) -> tuple[Node, Node]:
+        """The extreme of a row before this tile, and after it."""
+        before = After(register, (self.tile,)).node()
+        of_tile = self.tiles.combined(tree(self._row(one, row), one.op), one.op)
+        return before, before.alu(one.op, of_tile)
+
+    def _grown(self, base: Node, most: Node, row: OwnRow, *largest: Node) -> tuple[Node, Node]:
         """The base of exponents after this tile, and by what sums before it shrink."""
-        most = one.most
-        assert most is not None
-        plain = without_guard(base, most)
+        holed = without_guard(base, most).substitute({most: self.hole[most]})
         factor = next(r.factor for r in self.reductions if r.total is most)
-        found = []
-        for value in largest[most][row]:
-            there = value if factor.value == 1 else value * factor
-            holed = plain.substitute({most: self.kernel.hole[most]})
-            found.append(self.kernel.of_row(holed, row).substitute({self.kernel.hole[most]: there}))
-        before, after = found
+        here = self.kernel.of_row(holed, row)
+        before, after = (
+            here.substitute({self.hole[most]: _times(value, factor)}) for value in largest
+        )
         # Where nothing counts so far, all weights are 0.
         after = after.eq(-math.inf).where(0.0, after)
         return after, _quick_exp(before - after)
 
-    def _summed(
-        self, one: Reduction, term: Node, hidden: dict[Node, float],
-        now: dict[tuple[Node, OwnRow], Node], shrunk: dict[tuple[Node, OwnRow], Node],
-    ) -> _Registers:  # fmt: skip
+    def _summed(self, one: Reduction) -> Registers:
         """What a sum is after this tile."""
-        tiles, each, weights = self.tiles, {}, {}
+        tiles, weights, each = self.tiles, dict[OwnRow, list[Node]](), Registers()
+        grown = {} if one.base is None else self.grown[one.base]
+        shrunk = {row: by for row, (_, by) in grown.items()}
         for row in tiles.own_rows():
-            bases = {} if one.base is None else {self.bases[one.base]: now[one.base, row]}
-            weights[row] = self._row(term, one, row, hidden, bases)
+            weights[row] = self._row(one, row)
             if one.value is None:
                 each[row] = self._register(one)
-                if one.base is not None:
-                    each[row] = tiles.updated(each[row], shrunk[one.base, row], Op.MUL)
+                if shrunk:
+                    each[row] = tiles.updated(each[row], shrunk[row], Op.MUL)
                 each[row] = tiles.updated(each[row], tree(weights[row], Op.ADD), Op.ADD)
         if one.value is None:
-            return _Registers(each, [])
+            return each
         assert self.found.column is not None
         sums = [tiles.sums(loop_size(self.found.column)) for _ in range(tiles.size.each[0])]
         for product, mine in enumerate(sums):
-            if one.base is not None:
-                by = [shrunk[one.base, (product, tiles.first[n])] for n in range(tiles.out.count)]
+            if shrunk:
+                by = [shrunk[product, tiles.first[n]] for n in range(tiles.out.count)]
                 all_by = Node(Op.STACK, mine[0].dtype, tuple(by))
                 mine[:] = [tiles.updated(total, all_by, Op.MUL) for total in mine]
         tiles.add_weighed(sums, weights, tiles.of_values(one.value, self.found.column))
-        return _Registers({}, sums)
+        return {(row, block): n for row, mine in enumerate(sums) for block, n in enumerate(mine)}
 
     # -- terms ------------------------------------------------------------------------------------
 
     def _over_holes(self, one: Reduction) -> Node:
         """The term with holes for what a row's reductions have given."""
-        holes = {n: self.kernel.hole[n] for n in self.kernel.totals}
+        holes = {n: self.hole[n] for n in self.kernel.totals}
         if one.base is not None:
             holes[one.base] = self.bases.setdefault(one.base, self.kernel.number())
         return one.term.substitute(holes)
 
-    def _hidden(self, terms: dict[Node, Node]) -> tuple[dict[Node, Node], dict[Node, float]]:
-        """Terms without masks of products that hide their scores, and what those are then.
+    def _hide(self) -> None:
+        """Take masks off the terms of products that hide their scores, and note what those are.
 
         Scores are hidden where nothing is left of any term that is computed from them.
         """
-        hidden: dict[Node, float] = {}
         for sums in self.scores:
-            hole, least = self.kernel.hole[sums], {sums: -math.inf}
-            uses = [r for r in self.reductions if sums in _direct(terms[r.total])]
-            holed = [terms[r.total].substitute({sums: hole}) for r in uses]
+            hole, least = self.hole[sums], {sums: -math.inf}
+            uses = [r for r in self.reductions if reads(self.terms[r.total], {sums})]
+            holed = [self.terms[r.total].substitute({sums: hole}) for r in uses]
             masks = common(*(needed(n, r.op) for n, r in zip(holed, uses, strict=True)))
-            plain = {r.total: shown(terms[r.total], masks) for r in uses}
+            plain = {r.total: shown(self.terms[r.total], masks) for r in uses}
             if any(hole in condition.toposort() for condition in masks):
                 continue
             if not all(_is_identity(plain[r.total], r, least) for r in uses):
@@ -378,18 +326,18 @@ class _Pass:
             scores = hide(self.tiles, self.scores[sums], all_of(masks))
             if scores is not None:
                 self.scores[sums] = scores
-                terms, hidden = terms | plain, hidden | least
-        return terms, hidden
+                self.terms |= plain
+                self.hidden |= least
 
-    def _make_quick(self, terms: dict[Node, Node]) -> None:
-        """Make `terms` quick ones over holes, with STAGEs for what keys alone decide."""
-        found, kernel = self.found, self.kernel
-        quick = {total: _quick(term, found.row, found.key) for total, term in terms.items()}
-        holes = {sums: kernel.hole[sums] for sums in self.scores}
-        for part in of_keys_alone(quick.values(), found.row, found.key):
-            holes[part] = kernel.number()
+    def _make_quick(self) -> None:
+        """Make terms quick ones over holes, with STAGEs for what keys alone decide."""
+        row, key = self.found.row, self.found.key
+        quick = {total: _quick(term, row, key) for total, term in self.terms.items()}
+        holes = {sums: self.hole[sums] for sums in self.scores}
+        for part in of_keys_alone(quick.values(), row, key):
+            holes[part] = self.kernel.number()
             self.staged[holes[part]] = self._staged(part)
-        terms.update((total, term.substitute(holes)) for total, term in quick.items())
+        self.terms = {total: term.substitute(holes) for total, term in quick.items()}
 
     def _staged(self, part: Node) -> Node:
         """Something of each of the tile's keys, computed by one work item each."""
@@ -401,38 +349,32 @@ class _Pass:
         read = (Node.index(0),)
         return Stage(value, gate, (work_item,), read, (work_item,), arg, part.dtype).node()
 
-    def _row(
-        self, term: Node, one: Reduction, row: OwnRow, hidden: dict[Node, float],
-        bases: dict[Node, Node],
-    ) -> list[Node]:  # fmt: skip
-        """A term for each of the keys of a tile that a work item has of a row."""
-        holes = {self.kernel.hole[n]: value for n, value in hidden.items()}
+    def _row(self, one: Reduction, row: OwnRow) -> list[Node]:
+        """The term of a reduction for each of the keys of a tile that a work item has of a row."""
+        tiles, hole, term = self.tiles, self.hole, self.terms[one.total]
+        known = {hole[n]: value for n, value in self.kernel.known[row].items()}
+        if one.base is not None:
+            known[self.bases[one.base]], _ = self.grown[one.base][row]
         # Where there is no such key, what was stored of it reads as 0, which nothing divides by.
-        is_nothing = bool(hidden) and _is_identity(term, one, holes, False)
-        places = (
-            _Place(row, block, element)
-            for block in range(self.tiles.size.each[1])
-            for element in self.tiles.elements[row[1]]
-        )
-        return [self._term(term, one, place, is_nothing, bases) for place in places]
+        hidden = {hole[n]: value for n, value in self.hidden.items()}
+        is_nothing = bool(hidden) and _is_identity(term, one, hidden, False)
+        elements, values = map(Node.index, tiles.elements[row[1]]), []
+        for block, number in itertools.product(range(tiles.size.each[1]), elements):
+            place = tiles.column_of(block, number)
+            key = tiles.first_key + place
+            for sums, scores in self.scores.items():
+                known[hole[sums]] = lane_of(scores[row[0]][block], number)
+            for staged, stage in self.staged.items():
+                known[staged] = Stage.of(stage)._replace(read=(simplify(place),)).node()
+            here = tiles.at(term, {self.found.row: tiles.row_of(*row), self.found.key: key})
+            inside = TRUE if is_nothing else tiles.is_inside(self.found.key, key)
+            none = identity(one.op, one.total.dtype)
+            values.append(inside.where(here.substitute(known), none))
+        return values
 
-    def _term(
-        self, term: Node, one: Reduction, at: _Place, is_nothing: bool, bases: dict[Node, Node]
-    ) -> Node:
-        """A term at one place; `is_nothing`: it is where there is no such key."""
-        found, tiles, hole = self.found, self.tiles, self.kernel.hole
-        number, (product, _) = Node.index(at.element), at.row
-        place = tiles.column_of(at.block, number)
-        key = tiles.first_key + place
-        here = tiles.at(term, {found.row: tiles.row_of(*at.row), found.key: key})
-        values = {hole[n]: lane_of(scores[product][at.block], number)
-                  for n, scores in self.scores.items()}  # fmt: skip
-        values |= {hole[n]: value for n, value in self.kernel.known[at.row].items()}
-        for staged, stage in self.staged.items():
-            values[staged] = Stage.of(stage)._replace(read=(simplify(place),)).node()
-        value = here.substitute(values | bases)
-        inside = TRUE if is_nothing else tiles.is_inside(found.key, key)
-        return value if inside is TRUE else inside.where(value, identity(one.op, value.dtype))
+
+def _times(value: Node, factor: Node) -> Node:
+    return value if factor.value == 1 else value * factor
 
 
 def _is_identity(
@@ -440,11 +382,6 @@ def _is_identity(
 ) -> bool:
     """Whether a term changes nothing where the nodes `known` are such numbers."""
     return value_where(term, known, others_are_finite) == identity(of.op, of.total.dtype).value
-
-
-def _direct(root: Node) -> set[Node]:
-    """What a term is computed from, without what is inside of reductions."""
-    return set(root.toposort(lambda n: n.op is not Op.REDUCE))
 
 
 def _quick_exp(value: Node) -> Node:

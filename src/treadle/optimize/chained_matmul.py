@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..ir.kept_rows import is_kept, is_of_product, without_rows
+from ..ir.carried import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op

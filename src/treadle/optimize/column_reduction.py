@@ -19,7 +19,7 @@ from ..ir.views import Reduce, Store
 from ..target import Target
 from .lane_width import lanes_of
 from .moves import Moves
-from .nest import Nest, is_unrolled, reads_of, running_total, sequential_loops, stride
+from .nest import Nest, inner_steps, is_unrolled, reads_of, running_total, sequential_loops, stride
 from .records import Loop
 from .rows_of_totals import ColumnReduction, StripSize, dtypes_of_totals
 
@@ -38,7 +38,7 @@ ITEMS = 8  # strips and other results that workers share
 
 def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule `nest`, if it is a scan or reductions down the same columns. Whether it is."""
-    if any(r.arg.kind != "loop" for r in nest.loops):
+    if nest.is_scheduled:
         return False
     found = _scan_of(nest) if sequential_loops(nest) else _reductions_of(nest)
     if found is None:
@@ -64,7 +64,7 @@ def _reductions_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     (column,), (row, *_) = columns, closed_ranges(reduces[0])
     if column is None or any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
         return None
-    return reduces, column, row, max(1, BLOCK // max(map(_rows_of_step, reduces)))
+    return reduces, column, row, max(1, BLOCK // max(map(inner_steps, reduces)))
 
 
 def is_down_columns(nest: Nest, reduce: Node) -> bool:
@@ -93,18 +93,11 @@ def _column_of(nest: Nest, reduce: Node) -> Node | None:
     return None
 
 
-def _rows_of_step(reduce: Node) -> int:
-    """How many rows a step of `reduce` reads already."""
-    value, (loop, *_), _ = Reduce.of(reduce)
-    inner = [n for n in value.toposort() if n.op is Op.REDUCE and loop in ranges_of(n)]
-    return max((loop_size(*closed_ranges(n)) for n in inner), default=1)
-
-
 def steps_of_part(reduce: Node) -> int:
     """How many steps down a long column make a part: a divisor of their number, if possible."""
     value, (down, *_), _ = Reduce.of(reduce)
     rows = TUPLE_PART_ROWS if is_tuple(value) else PART_ROWS
-    steps, most = loop_size(down), max(1, rows // _rows_of_step(reduce))
+    steps, most = loop_size(down), max(1, rows // inner_steps(reduce))
     near = range(most, most * 5 // 8, -1) if steps >= 2 * most else ()
     return next((n for n in near if steps % n == 0), most)
 

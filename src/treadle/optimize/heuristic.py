@@ -36,7 +36,7 @@ from .grouped_reductions import tile_group
 from .hoist_masks import HoistMasks
 from .lane_width import lanes_of
 from .layout_changes import change_layout
-from .loop_digits import merge_all, merge_symbolic, split_digits
+from .loop_digits import merge_all, split_digits
 from .loop_moves import reorder, replace_loops
 from .mask_pieces import in_pieces
 from .moves import Moves, Schedule
@@ -44,6 +44,8 @@ from .nest import (
     SHORT_STRIDE,
     Nest,
     contiguity,
+    inner_reductions,
+    inner_steps,
     is_unrolled,
     reads_of,
     scan_along_row,
@@ -54,8 +56,7 @@ from .one_hot_gather import gather_one_hot
 from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
 from .records import Loop
-from .reduction_moves import SplitReduction
-from .remainders import CutOffRemainders
+from .reduction_moves import CutOffRemainders, SplitReduction
 from .row_pipelining import pipeline_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
@@ -128,7 +129,7 @@ def _optimize(
     moves: Moves, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> None:
     moves.make(WidenSums())
-    merge_symbolic(moves)
+    merge_all(moves, of_fixed_size=False)
     moves.make(PadLoops())
     if not any(n.op in (Op.UPDATE, Op.TICKET) for n in moves.root.toposort()):
         split_digits(moves)
@@ -152,7 +153,8 @@ def _optimize(
         cache_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
     while True:
-        nest = next((n for n in moves.nests() if _loops_left(n, done)), None)
+        left = (n for n in moves.nests() if n.loops not in done and not n.is_scheduled)
+        nest = next(left, None)
         if nest is None:
             pipeline_rows(moves, target)
             return
@@ -169,10 +171,6 @@ def _optimize(
             done.add(nest.loops)
 
 
-def _loops_left(nest: Nest, done: set[tuple[Node, ...]]) -> bool:
-    return nest.loops not in done and not nest.is_scheduled
-
-
 # -- long reductions ------------------------------------------------------------------------------
 
 
@@ -180,14 +178,12 @@ def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters)
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
     while True:  # a cut changes what stands around it: look again after each
-        left = [
-            (nest, reduce)
-            for nest, reduce in _whole_reductions(moves)
-            if seen.isdisjoint((reduce, *closed_ranges(reduce)))
-        ]
-        if not left:
+        pairs = _whole_reductions(moves)
+        left = (one for one in pairs if seen.isdisjoint((one[1], *closed_ranges(one[1]))))
+        found = next(left, None)
+        if found is None:
             return
-        nest, reduce = left[0]
+        nest, reduce = found
         seen.add(reduce)
         is_whole = target.workgroup is None and _is_all(nest, reduce)
         if is_whole and is_down_columns(nest, reduce):
@@ -223,7 +219,7 @@ def _split(
     loop = max(closed_ranges(reduce), key=loop_size)
     items = results if target.workgroup is not None else _shares(nest, results, target)
     if items < FEW_ITEMS:
-        work = results * loop_size(*closed_ranges(reduce)) * _inner_work(reduce)
+        work = results * loop_size(*closed_ranges(reduce)) * inner_steps(reduce)
         chunks = min(work // parameters.chunk, MAX_CHUNKS // items)
     else:
         chunks = _chunks_for_work_items(reduce, results, target)
@@ -269,16 +265,8 @@ def _chunks_for_work_items(reduce: Node, results: int, target: Target) -> int:
     if target.workgroup is None or is_busy:
         return 1
     # Two more for each loop, as drivers count.
-    steps = math.prod(loop_size(r) + 2 for r in closed_ranges(reduce)) * (_inner_work(reduce) + 1)
+    steps = math.prod(loop_size(r) + 2 for r in closed_ranges(reduce)) * (inner_steps(reduce) + 1)
     return 1 if steps <= LONG_FOR_WORK_ITEM else -(-4 * steps // LONG_FOR_WORK_ITEM)
-
-
-def _inner_work(reduce: Node) -> int:
-    """The steps of the longest reduction that runs for each step of `reduce`."""
-    value, loops, _ = Reduce.of(reduce)
-    free, steps = free_ranges(reduce), frozenset(loops)
-    inner = [n for n in value.toposort() if n.op is Op.REDUCE and free[n] & steps]
-    return max((loop_size(*closed_ranges(n)) for n in inner), default=1)
 
 
 def _is_sequential(nest: Nest) -> bool:
@@ -353,28 +341,24 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
 
 def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
-    budget = MAX_COPIES
+    budget, sequential = MAX_COPIES, sequential_loops(nest)
     for reduce in nest.reduces():
         value, loops, _ = Reduce.of(reduce)
-        are_open = all(r.arg.kind == "loop" for r in loops)
-        if loop_size(*loops) > SMALL_REDUCE and len(loops) > 1 and are_open and _has_lanes(nest):
+        are_open = len(loops) > 1 and all(r.arg.kind == "loop" for r in loops)
+        is_window = loop_size(*loops) > SMALL_REDUCE and are_open
+        if is_window and _best_vector(nest, sequential) is not None:
             # The masks of windows depend on the last loop, and are computed outside of the others.
             loops = loops[-1:]
         count = loop_size(*loops)
         cost = count * len([n for n in value.toposort() if n.op is Op.LOAD])
         if count > SMALL_REDUCE or cost > budget or any(r in splits for r in loops):
             continue
-        if _inner_work(reduce) > SMALL_REDUCE:
+        if inner_steps(reduce) > SMALL_REDUCE:
             continue  # steps side by side would each read a row of their own, too many for caches
         budget -= cost
         splits |= moves.whole(loops, "unroll")
     if splits:
         replace_loops(moves, splits, "unrolled_reduction")
-
-
-def _has_lanes(nest: Nest) -> bool:
-    """Whether a loop of the results becomes lanes."""
-    return _best_vector(nest, sequential_loops(nest)) is not None
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
@@ -456,9 +440,7 @@ def _best_reduce_vector(
         return None
     others = [r for r in inside if r.arg.kind == "vector"]
     candidates = [r for r in loops if r.arg.kind == "loop" and loop_size(r) >= 4]
-    if others or not candidates:
-        return None
-    if any(n.op is Op.REDUCE and free[n] & frozenset(candidates) for n in value.toposort()):
+    if others or not candidates or inner_reductions(value, candidates):
         return None  # an inner reduction runs once for each step; its own loop is the lanes
     best = max(candidates, key=lambda r: (_reduce_score(reduce, r), loop_size(r)))
     return best if _reduce_score(reduce, best) > 0 else None
@@ -493,9 +475,8 @@ def _vector_tile(
     lanes = min(lanes, 1 << (size - 1).bit_length())
     column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces())
     most = parameters.column_copies if column else parameters.copies
-    if column and (
-        _is_costly(nest) or len(nest.reduces()) > 1 or _strips(nest, most * lanes) < MANY_STRIPS
-    ):
+    is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes()) or len(nest.reduces()) > 1
+    if column and (is_costly or loop_size(*nest.loops) // (most * lanes) < MANY_STRIPS):
         most = min(most, NARROW)
     weight = len(nest.nodes()) + _unrolled_work(nest, vector)
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
@@ -523,14 +504,6 @@ def _vectors_of(node: Node, vector: Node) -> int:
     return 2 * min(max(1, abs(apart or 0)), SHORT_STRIDE)
 
 
-def _strips(nest: Nest, columns: int) -> int:
-    return loop_size(*nest.loops) // columns
-
-
-def _is_costly(nest: Nest) -> bool:
-    return any(n.op in TRANSCENDENTAL for n in nest.nodes())
-
-
 def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
     size = loop_size(loop)
     lanes = min(lanes, 1 << (size.bit_length() - 1))
@@ -541,9 +514,7 @@ def _reduce_tile(moves: Moves, loop: Node, lanes: int, copies: int) -> Split:
 
 def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:
     """Loops that reductions depend on go out, the vector and what runs in order go in."""
-    free = free_ranges(nest.node)
-    stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
-    stats = [s for s in stats if s and s != frozenset(nest.loops)]
+    stats = _loops_of_statistics(nest)
 
     def key(r: Node) -> tuple[int, int, int, int]:
         depth = -sum(r in s for s in stats)
@@ -552,23 +523,23 @@ def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> t
     return tuple(sorted(nest.loops, key=key))
 
 
+def _loops_of_statistics(nest: Nest) -> list[frozenset[Node]]:
+    """The nest's loops that each reduction depends on, but for those that depend on all of them."""
+    found = [ranges_of(n).intersection(nest.loops) for n in nest.reduces()]
+    return [loops for loops in found if len(loops) < len(nest.loops)]
+
+
 def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> tuple[Node, ...]:
     """The outermost loops to share among workers: enough of them, but no more."""
-    free = free_ranges(nest.node)
-    stats = [free[n] & frozenset(nest.loops) for n in nest.reduces()]
-    stats = [s for s in stats if s != frozenset(nest.loops)]
     grid: list[Node] = []
-    items = 1
+    items, stats = 1, _loops_of_statistics(nest)
     for r in nest.loops:
         if r in sequential or items >= 64:
             break
-        if (
-            grid
-            and any(not (s & {r}) and s & frozenset(grid) for s in stats)
-            and items >= FEW_ITEMS
-        ):
+        others = [s for s in stats if r not in s]
+        if items >= FEW_ITEMS and any(s.intersection(grid) for s in others):
             break
-        if any(s and not s & {r} and s <= frozenset(grid) for s in stats) and items >= 2:
+        if items >= 2 and any(s and s.issubset(grid) for s in others):
             break
         grid.append(r)
         items *= loop_size(r)
@@ -576,14 +547,7 @@ def _grid_loops(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -
 
 
 def _outer_as_grid(moves: Moves, split: Split) -> Split:
-    """`split` with its outermost plain loop as grid."""
-    loops = []
-    mapping: dict[Node, Node] = {}
-    for r in split.ranges:
-        if r.arg.kind == "loop":
-            new = moves.loop(loop_size(r), "grid")
-            mapping[r] = new
-            loops.append(new)
-        else:
-            loops.append(r)
-    return Split(split.expr.substitute(mapping), tuple(loops), split.guard.substitute(mapping))
+    """`split` with its plain loops as grid."""
+    new = moves.copies((r for r in split.ranges if r.arg.kind == "loop"), "grid")
+    loops = tuple(new.get(r, r) for r in split.ranges)
+    return Split(split.expr.substitute(new), loops, split.guard.substitute(new))

@@ -7,7 +7,7 @@ merged_loops(r0, r1)     r0 * 8 + r1 is one loop, wherever that is what all acce
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..ir.loops import TRUE, Split, closed_ranges, has_fixed_size, loop_size, ranges_of
@@ -19,7 +19,7 @@ from .moves import Move, Moves
 from .nest import SHORT_STRIDE
 from .records import Loop
 
-__all__ = ["Merge", "SplitDigits", "merge_all", "merge_symbolic", "split_digits"]
+__all__ = ["Merge", "SplitDigits", "merge_all", "split_digits"]
 
 SHORT_ROW = 16
 
@@ -85,29 +85,25 @@ class Merge(Move):
         moves.replace_loops({outer: quotient, inner: Split(simplify(flat % bound_of(inner)), ())})
 
 
-def merge_all(moves: Moves) -> None:
-    """Merge neighbouring loops of fixed sizes wherever every access allows it."""
-    while (
-        found := _mergeable(moves.root, lambda *pair: all(map(has_fixed_size, pair)))
-    ) is not None:
+def merge_all(moves: Moves, of_fixed_size: bool = True) -> None:
+    """Merge neighbouring loops wherever every access allows it.
+
+    Those of fixed sizes, or of which launches decide one.
+    """
+    while (found := _mergeable(moves.root, of_fixed_size)) is not None:
         moves.make(found)
 
 
-def merge_symbolic(moves: Moves) -> None:
-    """Merge neighbours of which launches decide a size, wherever every access allows it."""
-    is_symbolic = lambda *pair: not all(map(has_fixed_size, pair))
-    while (found := _mergeable(moves.root, is_symbolic)) is not None:
-        moves.make(found)
-
-
-def _mergeable(root: Node, is_wanted: Callable[[Node, Node], bool]) -> Merge | None:
-    uses, closed = _index_uses(root), _closed_lists(root)
-    limited = frozenset(node.src[0] for node in root.toposort() if _is_limit(node))
+def _mergeable(root: Node, of_fixed_size: bool) -> Merge | None:
+    uses, order = _index_uses(root), root.toposort()
+    closed = [loops for node in order if (loops := closed_ranges(node))]
+    limited = frozenset(node.src[0] for node in order if _is_limit(node))
     for loops in closed:
         for number, (outer, inner) in enumerate(itertools.pairwise(loops)):
             if inner in limited or (outer in limited and not _are_short(loops[number + 1 :])):
                 continue
-            if is_wanted(outer, inner) and _merges(outer, inner, uses):
+            is_fixed = has_fixed_size(outer) and has_fixed_size(inner)
+            if is_fixed is of_fixed_size and _merges(outer, inner, uses):
                 if all((outer in one) == (inner in one) for one in closed):
                     return Merge(Loop.of(outer), Loop.of(inner))
     return None
@@ -119,10 +115,6 @@ def _are_short(loops: Sequence[Node]) -> bool:
     `outer < 3` is `outer * 8 + inner < 24`. Longer rows are better off with one limit each.
     """
     return all(map(has_fixed_size, loops)) and loop_size(*loops) < SHORT_ROW
-
-
-def _closed_lists(root: Node) -> list[tuple[Node, ...]]:
-    return [closed_ranges(n) for n in root.toposort() if closed_ranges(n)]
 
 
 def _index_uses(root: Node) -> list[Node]:

@@ -13,7 +13,7 @@ from typing import Any, Self, cast
 
 from ..errors import InternalError
 from ..ir.args import RangeKind
-from ..ir.loops import TRUE, Split, closed_ranges, loop_size
+from ..ir.loops import Split, closed_ranges, loop_size
 from ..ir.node import Node
 from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import with_loops
@@ -79,18 +79,14 @@ class Part(Record, words=(PLAIN, *REASONS)):
     def split(self, moves: Moves) -> Split:
         """What a loop becomes."""
         size = loop_size(moves.range_of(self.loop))
-        made, steps = [], list(self._steps())
-        expr = Node.index(0)
-        for extent, step in zip(self.extents, steps, strict=True):
+        made, expr = [], Node.index(0)
+        for extent, step in zip(self.extents, self._steps(), strict=True):
             made.append(moves.named(extent.loop, extent.size, extent.kind))
             expr = expr + made[-1] * step
         if not self._covers(size):
             raise ValueError(f"{self} leaves out steps of {size}, or takes some twice")
-        reach = 1 + sum(
-            step * (extent.size - 1) for extent, step in zip(self.extents, steps, strict=True)
-        )
         expr = simplify(expr)
-        return Split(expr, tuple(made), TRUE if reach == size else simplify(expr < size))
+        return Split(expr, tuple(made), simplify(expr < size))
 
     def _steps(self) -> Iterator[int]:
         """How far apart the steps of each loop are."""

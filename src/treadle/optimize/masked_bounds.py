@@ -27,7 +27,10 @@ from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.views import Load, Reduce, Stage, Where, operands
 
-__all__ = ["Span", "common", "extreme", "needed", "shown", "span_of", "span_of_rows", "value_where"]
+__all__ = [
+    "Span", "common", "extreme", "needed", "shown", "span_of", "span_of_rows", "value_where",
+    "whole_box",
+]  # fmt: skip
 
 COMPUTED = ALU | {Op.QUICK_EXP2}
 FROM_MEMORY = (Op.LOAD, Op.REDUCE, Op.STAGE)
@@ -88,6 +91,11 @@ class Span:
         end = simplify(((self.end + (length - 1)) // length).minimum(loop_size(whole)))
         new = whole.replace(src=(simplify(end - begin),))
         return Split(simplify(new + begin), (new,))
+
+
+def whole_box(loops: Iterable[Node]) -> Box:
+    """All steps of loops."""
+    return {r: (r.like(0), r.like(loop_size(r) - 1)) for r in loops}
 
 
 def extreme(node: Node, box: Box, is_most: bool) -> Node | None:
@@ -238,7 +246,7 @@ def _in_any(condition: Node, loops: tuple[Node, ...]) -> Node | None:
     """A condition that holds where another one does in any step of `loops`, if there is one."""
     if ranges_of(condition).isdisjoint(loops):
         return condition
-    box = {r: (r.like(0), r.like(loop_size(r) - 1)) for r in loops}
+    box = whole_box(loops)
     return _changed(condition, lambda one: extreme(one, box, True))
 
 

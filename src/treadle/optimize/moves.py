@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 from ..errors import InternalError
 from ..ir.args import RangeKind
 from ..ir.choices import CHOICES, take
-from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
+from ..ir.loops import Split, closed_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
@@ -272,23 +272,17 @@ class Moves:
                 loops.append(self.loop(extent, kind))
                 expr = expr + loops[-1]
         expr = simplify(expr)
-        is_exact = math.prod(extent for extent, _ in extents) == size
-        return Split(expr, tuple(loops), TRUE if is_exact else simplify(expr < size))
+        return Split(expr, tuple(loops), simplify(expr < size))
 
     def flatten(self, loops: tuple[Node, ...], flat: Split) -> dict[Node, Split]:
         """Splits that make `loops` the digits of one flat position; only the first is guarded."""
-        sizes = [loop_size(r) for r in loops]
-        splits = {}
-        step = math.prod(sizes)
-        for number, (r, size) in enumerate(zip(loops, sizes, strict=True)):
-            step //= size
-            digit = flat.expr // step
-            first = number == 0
-            splits[r] = Split(
-                simplify(digit if first else digit % size),
-                flat.ranges if first else (),
-                flat.guard if first else TRUE,
-            )
+        if not loops:
+            return {}
+        first = flat.expr // loop_size(*loops[1:])
+        splits = {loops[0]: Split(simplify(first), flat.ranges, flat.guard)}
+        for number, r in enumerate(loops[1:], 1):
+            digit = flat.expr // loop_size(*loops[number + 1 :]) % loop_size(r)
+            splits[r] = Split(simplify(digit), ())
         return splits
 
     def order_loops(self, nest: Nest, loops: tuple[Node, ...]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..ir.conditions import bounds_where, constraints, parts
@@ -32,9 +32,9 @@ from ..ir.views import (
 )  # fmt: skip
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "flat_place", "gating", "is_unrolled",
-    "nests_of", "place_in_row", "reads_of", "running_total", "scan_along_row", "sequential_loops",
-    "stride",
+    "SHORT_STRIDE", "Access", "Nest", "contiguity", "flat_place", "gating", "has_inner_loops",
+    "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of", "place_in_row",
+    "reads_of", "running_total", "scan_along_row", "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
@@ -173,10 +173,9 @@ def stride(index: Node, loop: Node) -> int | None:
 def running_total(nest: Nest) -> Node | None:
     """The total of a scan as it is at each step: an AFTER. None for what is no scan."""
     ordered = [n for n in nest.nodes() if n.op in (Op.UPDATE, Op.TICKET)]
-    if len(ordered) != 1 or ordered[0].op is Op.TICKET:
+    if [n.op for n in ordered] != [Op.UPDATE]:
         return None
-    (update,) = ordered
-    return After(Update.of(update).register, (update,)).node()
+    return After(Update.of(ordered[0]).register, (*ordered,)).node()
 
 
 def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | None:
@@ -199,6 +198,30 @@ def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | 
 def is_unrolled(reduce: Node) -> bool:
     """Whether no loop is left of a reduction."""
     return all(r.arg.kind in ("unroll", "vector") for r in closed_ranges(reduce))
+
+
+def inner_steps(reduce: Node) -> int:
+    """The steps of the longest reduction that runs for each step of `reduce`."""
+    value, loops, _ = Reduce.of(reduce)
+    return max((loop_size(*closed_ranges(n)) for n in inner_reductions(value, loops)), default=1)
+
+
+def inner_reductions(value: Node, loops: Iterable[Node]) -> list[Node]:
+    """The reductions below `value` that run for each step of one of `loops`."""
+    found = (n for n in value.toposort() if n.op is Op.REDUCE)
+    return [n for n in found if not ranges_of(n).isdisjoint(loops)]
+
+
+def has_inner_loops(value: Node, loop: Node) -> bool:
+    """Whether other loops below `value` run for each step of `loop`."""
+    nodes = value.toposort()
+    return any(n.op in (Op.REDUCE, Op.STAGE) and loop in ranges_of(n) for n in nodes)
+
+
+def lies_along(value: Node, loop: Node) -> bool:
+    """Whether what is read below `value` lies along the loop, or does not depend on it."""
+    steps = {stride(index, loop) for index in reads_of(value)}
+    return {1} <= steps <= {0, 1}
 
 
 def sequential_loops(nest: Nest) -> tuple[Node, ...]:

@@ -22,7 +22,7 @@ from ..ir.loops import TRUE, Split, closed_ranges, loop_size, replace_ranges
 from ..ir.loops_alike import loops_alike, reductions_of
 from ..ir.node import Node
 from ..ir.rules.index import simplify
-from ..ir.views import End, Reduce, Stage, Store, bound_of, with_loops
+from ..ir.views import End, Reduce, Stage, Store, with_loops
 from .moves import Move, Moves
 from .nest import stride
 
@@ -74,38 +74,27 @@ class CutOffEnds(Move):
         return ("remainder_loop",)
 
     def apply(self, moves: Moves) -> None:
-        _cut_off_ends(moves, self.lanes, self.copies)
-
-
-def _cut_off_ends(moves: Moves, lanes: int, copies: int) -> None:
-    output, *totals = moves.root.src
-    results = {r for total in totals for r in closed_ranges(total)}
-    row = next(
-        (
-            r
-            for r in closed_ranges(output)
-            if stride(Store.of(End.of(output).effects[0]).index, r) == 1
-        ),
-        None,
-    )
-    block = lanes * copies
-    if row is None or row in results or loop_size(row) < MANY_BLOCKS * block:
-        return
-    rest = loop_size(row) % block
-    if rest == 0:
-        return
-    first = loop_size(row) - rest
-    whole = moves.loop(first)
-    tiled = moves.tiled(rest, (-(-rest // lanes), "unroll"), (lanes, "vector"))
-    begin = {row: Split(whole, (whole,))}
-    end = {row: Split(simplify(tiled.expr + first), tiled.ranges, tiled.guard)}
-    cut = {
-        reduce: combined(reduce.arg.op, replace_ranges(reduce, begin), replace_ranges(reduce, end))
-        for total in totals
-        for reduce in reductions_of(total)
-    }
-    ends = (replace_ranges(output, begin), replace_ranges(output, end))
-    moves.root = simplify(Node.sink((*ends, *(total.substitute(cut) for total in totals))))
+        (output, *totals), block = moves.root.src, self.lanes * self.copies
+        results = {r for total in totals for r in closed_ranges(total)}
+        index = Store.of(End.of(output).effects[0]).index
+        row = next((r for r in closed_ranges(output) if stride(index, r) == 1), None)
+        if row is None or row in results or loop_size(row) < MANY_BLOCKS * block:
+            return
+        rest = loop_size(row) % block
+        if rest == 0:
+            return
+        first = loop_size(row) - rest
+        whole = moves.loop(first)
+        tiled = moves.tiled(rest, (-(-rest // self.lanes), "unroll"), (self.lanes, "vector"))
+        begin = {row: Split(whole, (whole,))}
+        end = {row: Split(simplify(tiled.expr + first), tiled.ranges, tiled.guard)}
+        cut = {
+            one: combined(one.arg.op, replace_ranges(one, begin), replace_ranges(one, end))
+            for total in totals
+            for one in reductions_of(total)
+        }
+        ends = (replace_ranges(output, begin), replace_ranges(output, end))
+        moves.root = simplify(Node.sink((*ends, *(total.substitute(cut) for total in totals))))
 
 
 @dataclass(frozen=True)
@@ -148,11 +137,7 @@ def _widen_grid(moves: Moves) -> None:
     results = {r for total in totals for r in closed_ranges(total)}
     loops = closed_ranges(outputs[0])
     around = loops[: max((n for n, r in enumerate(loops) if r in results), default=-1) + 1]
-    splits = {}
-    for r in around:
-        if r.arg.kind == "loop":
-            new = moves.loop(bound_of(r), "grid")
-            splits[r] = Split(new, (new,))
+    splits = moves.whole((r for r in around if r.arg.kind == "loop"), "grid")
     if splits:
         moves.replace_loops(splits)
 
@@ -199,7 +184,7 @@ def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
     parts = {r: with_loops(r, _inner(output)) for r, output in homes.items()}
     if all(set(_grid(output)) == set(results) for output in homes.values()):
         return total.substitute(parts)
-    fresh = moves.copies(results, dict.fromkeys(results, "loop"))
+    fresh = moves.copies(results, "loop")
     whole = {
         reduce: _of_grid(moves, part, _grid(homes[reduce]), fresh) for reduce, part in parts.items()
     }
@@ -214,7 +199,7 @@ def _of_grid(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -
     """The reduction of what `part` is in each step of a grid that is not one of the `results`."""
     if not grid:  # a single step
         return part.substitute(moves.copies(closed_ranges(part)))
-    rest = moves.copies((r for r in grid if r not in results), dict.fromkeys(grid, "loop"))
+    rest = moves.copies((r for r in grid if r not in results), "loop")
     reading = results | rest
     read = tuple(reading[r] for r in grid)
     arg = StageArg("grid", tuple(map(loop_size, grid)))

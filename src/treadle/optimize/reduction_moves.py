@@ -1,7 +1,11 @@
-"""Moves of one reduction: cut into chunks, or shared by the work items of a workgroup.
+"""Moves of one reduction: cut into chunks, shared by the work items of a workgroup, cut in two.
 
 split_reduction(reduction((r3,)), r3, 64)     partial results of 64 chunks, then their sum
 share_reduction(reduction((r3,)), r3, 128)    each of 128 work items takes every 128th step
+remainder_loop(nest=0, block=32)              sum over 50240 of x[r] + sum over 17 of x[50240 + r]
+
+What fills no vectors is a reduction of its own, as a mask in every step is a few instructions for
+each vector: as many as a maximum takes itself.
 """
 
 from __future__ import annotations
@@ -9,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
-from ..ir.accumulators import items, tuple_of, where_inside
+from ..ir.accumulators import combined, is_in_order, items, tuple_of, where_inside
 from ..ir.args import ReduceArg, StageArg, VarArg
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, ranges_of, replace_ranges
 from ..ir.node import Node
@@ -17,9 +21,10 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce, Stage
 from .moves import Move, Moves
+from .nest import has_inner_loops, lies_along
 from .records import Loop, Reduction
 
-__all__ = ["ShareReduction", "SplitReduction", "in_same_loops"]
+__all__ = ["CutOffRemainders", "ShareReduction", "SplitReduction", "in_same_loops"]
 
 FEW_PARTS = 16  # every work item combines so many parts of a shared reduction by itself
 
@@ -41,11 +46,8 @@ class SplitReduction(Move):
 
     def apply(self, moves: Moves) -> Node:
         """Returns the loop of the combination."""
-        reduce, loop, chunks = (
-            moves.reduce_of(self.reduction),
-            moves.range_of(self.loop),
-            self.chunks,
-        )
+        reduce, loop = moves.reduce_of(self.reduction), moves.range_of(self.loop)
+        chunks = self.chunks
         axes = tuple(tuple(map(moves.range_of, axis)) for axis in self.axes)
         if not axes:
             order = [r for nest in moves.nests() for r in nest.loops]
@@ -55,17 +57,13 @@ class SplitReduction(Move):
         part, inner, total = moves.loop(chunks), moves.loop(per_chunk), moves.loop(chunks)
         position = part * per_chunk + inner
         guard = TRUE if chunks * per_chunk == loop_size(loop) else position < loop_size(loop)
-        rest = tuple(r for r in closed_ranges(reduce) if r is not loop)
-        fresh_inner = moves.copies(rest)
-        splits = {
-            loop: Split(position, (inner,), guard),
-            **{r: Split(n, (n,)) for r, n in fresh_inner.items()},
-        }
+        rest = moves.whole(r for r in closed_ranges(reduce) if r is not loop)
+        splits = {loop: Split(position, (inner,), guard), **rest}
         together = in_same_loops(moves.root, reduce)
         partial = tuple_of([p for one in together for p in items(replace_ranges(one, splits))])
         # Statistics that it reads are combined anew there: loops belong to one nest.
         own = partial.toposort(lambda n: n.op is not Op.STAGE)
-        made = {inner, *fresh_inner.values()}
+        made = {r for split in splits.values() for r in split.ranges}
         inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
         fresh = moves.copies((*free, *(r for r in inside if r not in made)))
         value = partial.substitute(fresh)
@@ -100,6 +98,48 @@ def _each(
 
 
 @dataclass(frozen=True)
+class CutOffRemainders(Move):
+    """Each long contiguous reduction of a nest is cut behind its last whole block of steps.
+
+    Or those of one `loop` alone.
+    """
+
+    word = "remainder_loop"
+
+    nest: int
+    block: int
+    loop: Loop | None = None
+
+    def apply(self, moves: Moves) -> dict[Node, tuple[Node, Node]]:
+        """Returns what each loop that was cut became: whole blocks, and the rest."""
+        nest, block = moves.nest_of(self.nest), self.block
+        only = None if self.loop is None else moves.range_of(self.loop)
+        made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
+        cut: dict[Node, Node] = {}
+        for reduce in nest.reduces():
+            total, (loop, *others), arg = Reduce.of(reduce)
+            size = loop_size(loop)
+            is_wanted = only in (None, loop) and not others and loop.arg.kind == "loop"
+            if not is_wanted or size % block == 0 or size < block:
+                continue
+            if not lies_along(total, loop) or has_inner_loops(total, loop):
+                continue
+            rest = size % block
+            if loop not in made:
+                made[loop] = moves.loop(size - rest), moves.loop(rest)
+            whole, last = made[loop]
+            value = total.substitute(cut)  # what it uses comes before it
+            parts = (
+                Reduce(value.substitute({loop: step}), (inner,), arg).node()
+                for step, inner in ((whole, whole), (last + (size - rest), last))
+            )
+            in_order = is_in_order(arg.op, total, (loop,))
+            cut[reduce] = combined(arg.op, *parts, in_order=in_order)
+        moves.root = moves.root.substitute(cut)
+        return made
+
+
+@dataclass(frozen=True)
 class ShareReduction(Move):
     """Reductions over `loop` are shared among the work items of a workgroup.
 
@@ -128,14 +168,11 @@ class ShareReduction(Move):
         """Returns the loops that combine the parts."""
         reduce, loop = moves.reduce_of(self.reduction), moves.range_of(self.loop)
         size = loop_size(loop)
-        work_item, turn = (
-            moves.loop(self.work_items, "local"),
-            moves.loop(-(-size // self.work_items)),
-        )
+        work_item = moves.loop(self.work_items, "local")
+        turn = moves.loop(-(-size // self.work_items))
         position = turn * self.work_items + work_item
         guard = TRUE if size % self.work_items == 0 else position < size
-        rest = moves.copies(r for r in closed_ranges(reduce) if r is not loop)
-        splits = {r: Split(n, (n,)) for r, n in rest.items()}
+        splits = moves.whole(r for r in closed_ranges(reduce) if r is not loop)
         splits[loop] = Split(position, (turn,), guard)
         made = {one: replace_ranges(one, splits) for one in in_same_loops(moves.root, reduce)}
         if self.subgroup is None:

@@ -16,12 +16,11 @@ from typing import NamedTuple
 
 from ..dtype import DType
 from ..ir.args import ReduceArg, StageArg
+from ..ir.carried import is_kept
 from ..ir.choices import take
 from ..ir.conditions import all_of
-from ..ir.kept_rows import is_kept
 from ..ir.loops import (
     TRUE,
-    Ranges,
     Split,
     closed_ranges,
     free_ranges,
@@ -61,14 +60,6 @@ class Chain:
     columns: tuple[Node, ...]
     products: tuple[Node, ...]
     rows: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class _Filled:
-    """A block that was made: its loop over rows, and all loops that fill it."""
-
-    row: Node
-    loops: tuple[Node, ...]
 
 
 class _Block(NamedTuple):
@@ -130,17 +121,6 @@ def _even_rows(size: int, fits: int, tile_rows: int) -> int:
 class Blocks:
     """The cut of one nest."""
 
-    moves: Moves
-    nest: Nest
-    chain: Chain
-    target: Target
-    free: dict[Node, Ranges]
-    size: int
-    rows: int
-    whole: bool
-    block: Node
-    first: Node
-
     def __init__(
         self, moves: Moves, nest: Nest, chain: Chain, rows: int, steps: int,
         tile: tuple[int, int] | None,
@@ -148,6 +128,7 @@ class Blocks:
         self.moves, self.nest, self.chain, self.target = moves, nest, chain, moves.target
         self.steps, self.tile = steps, tile
         self.free = free_ranges(nest.node)
+        self.around = [r for r in nest.loops if r not in (chain.row, *chain.columns)]
         self.size = loop_size(chain.row)
         self.rows = rows
         blocks = -(-self.size // self.rows)
@@ -155,7 +136,7 @@ class Blocks:
         self.first = self.block * self.rows
         self.whole = blocks * self.rows == self.size
         self.filled: dict[tuple[Node, ...], _Block] = {}
-        self.made: list[_Filled] = []
+        self.made: list[_Block] = []
         self.chunks: list[_Chunks] = []
         self.part_columns: set[Node] = set()
         self.along: dict[Node, int] = {}  # loops along rows, and how many steps of a row each takes
@@ -166,12 +147,9 @@ class Blocks:
         span = self._span()
         self._cut()
         outer = self._outer_as_grid()
-        for filled in self.made:
-            self._schedule(filled)
-        if span is not None and self.block.op is Op.RANGE:
-            self._bound(span.substitute(outer))
-        else:
-            self._end_chunks()
+        for _, row, loops in self.made:
+            self._schedule(row, loops[-1])
+        self._bound(span and span.substitute(outer))
 
     # -- rows become blocks ---------------------------------------------------------------------
 
@@ -179,20 +157,14 @@ class Blocks:
         chain, row = self.chain, self.moves.loop(self.rows)
         parts = {product: self._parts(product, row) for product in chain.products}
         effects = [self._guarded(self._at(e, row, parts), row) for e in self.nest.effects]
-        columns = frozenset(chain.columns)
-        free = [ranges_of(effect) for effect in effects]
-        inner = [e for e, f in zip(effects, free, strict=True) if f & columns]
-        outer = [e for e, f in zip(effects, free, strict=True) if not f & columns]
+        inner = [e for e in effects if not ranges_of(e).isdisjoint(chain.columns)]
+        outer = [e for e in effects if e not in inner]
         if inner:
             outer.append(End(tuple(inner), chain.columns).node())
-        around = [r for r in self.nest.loops if r is not chain.row and r not in columns]
-        block = [self.block] if self.block.op is Op.RANGE else []
-        end = End(tuple(outer), (*around, *block, row)).node()
+        end = End(tuple(outer), (*self.around, *ranges_of(self.block), row)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
 
     def _guarded(self, effect: Node, row: Node) -> Node:
-        if self.whole:
-            return effect
         store = Store.of(effect)
         return store._replace(gate=all_of((store.gate, self._inside(row)))).node()
 
@@ -221,7 +193,7 @@ class Blocks:
         arg = StageArg("shared", (chunks, self.rows, *(loop_size(r) for r in columns)))
         read = (total, row, *columns)
         stage = Stage(value, self._inside(fill), filled, read, loops, arg, reduce.dtype).node()
-        self.made.append(_Filled(fill, loops))
+        self.made.append(_Block(value, fill, loops))
         return stage if chunks == 1 else Reduce(stage, (total,), ReduceArg(Op.ADD)).node()
 
     def _at(self, root: Node, row: Node, known: dict[Node, Node] | None = None) -> Node:
@@ -259,9 +231,9 @@ class Blocks:
         kept = Stage.of(node) if node.op is Op.STAGE else _statistic(node)
         if kept.filling not in self.filled:
             fill = self.moves.loop(self.rows)
-            value, loops = self._at(kept.value, fill), (fill, *kept.loops)
-            self.filled[kept.filling] = _Block(value, fill, loops)
-            self.made.append(_Filled(fill, loops))
+            block = _Block(self._at(kept.value, fill), fill, (fill, *kept.loops))
+            self.filled[kept.filling] = block
+            self.made.append(block)
         value, fill, loops = self.filled[kept.filling]
         filled, read = (fill, *kept.filled), (row, *kept.read)
         arg = StageArg("shared", (self.rows, *kept.arg.sizes))
@@ -272,45 +244,35 @@ class Blocks:
     def _outer_as_grid(self) -> dict[Node, Node]:
         """The loops around the rows as grid; columns as lanes."""
         chain, moves = self.chain, self.moves
-        around = [r for r in self.nest.loops if r is not chain.row and r not in chain.columns]
-        grid = moves.copies(around, "grid")
-        splits = {r: Split(n, (n,)) for r, n in grid.items()}
+        splits = grid = moves.whole(self.around, "grid")
         if chain.columns:
-            last = chain.columns[-1]
-            splits[last] = moves.tiled(loop_size(last), (self._lanes(chain.products[0]), "vector"))
+            last, lanes = chain.columns[-1], self._lanes(chain.products[0])
+            splits = {**grid, last: moves.tiled(loop_size(last), (lanes, "vector"))}
         moves.replace_loops(splits)
-        return grid
+        return {r: split.expr for r, split in grid.items()}
 
     def _lanes(self, value: Node) -> int:
         return max(2, min(self.target.lanes(value.dtype), self.target.max_lanes))
 
-    def _schedule(self, filled: _Filled) -> None:
+    def _schedule(self, row: Node, column: Node) -> None:
+        """What fills a block along loops, of which these are that of rows and the last one."""
         stages = self.moves.root.toposort()
-        stage = next(n for n in stages if n.op is Op.STAGE and filled.row in closed_ranges(n))
-        column = filled.loops[-1]
+        stage = next(n for n in stages if n.op is Op.STAGE and row in closed_ranges(n))
         inner = Stage.of(stage).value.toposort(lambda n: n.op is not Op.STAGE)
         reduces = [n for n in inner if n.op is Op.REDUCE]
-        if column is filled.row:  # a statistic
-            along = {n: closed_ranges(n)[-1] for n in reduces}
-            splits = {r: self._along(r, UNROLL, stage, _reads_row(n)) for n, r in along.items()}
-            self.moves.replace_loops(splits)
+        along = [(column, column not in self.part_columns)]
+        if column is row:  # a statistic
+            along = [(closed_ranges(n)[-1], _reads_row(n)) for n in reduces]
+        elif any(self._is_product(n, row, column) for n in reduces):
+            self._tile(row, column, next(n for n in reduces if self._is_product(n, row, column)))
             return
-        product = next((n for n in reduces if self._is_product(n, filled.row, column)), None)
-        if product is not None:
-            self._tile(filled.row, column, product)
-            return
-        is_of_row = column not in self.part_columns
-        split = self._along(column, UNROLL, stage, is_of_row)
-        self.moves.replace_loops({column: split})
-
-    def _along(self, loop: Node, copies: int, value: Node, is_of_row: bool = True) -> Split:
-        """A loop, one along rows if `is_of_row`, as `copies` of vectors."""
-        split = self.moves.tiled(
-            loop_size(loop), (copies, "unroll"), (self._lanes(value), "vector")
-        )
-        if is_of_row:
-            self._note(split)
-        return split
+        splits = {}
+        for r, is_of_row in along:
+            lanes = self._lanes(stage)
+            splits[r] = self.moves.tiled(loop_size(r), (UNROLL, "unroll"), (lanes, "vector"))
+            if is_of_row:
+                self._note(splits[r])
+        self.moves.replace_loops(splits)
 
     def _note(self, split: Split) -> None:
         """Remember what a loop along rows has become: those of one step have no loop of their own.
@@ -319,10 +281,9 @@ class Blocks:
         """
         outer = split.ranges[0]
         inner = split.ranges[1:] if outer.arg.kind == "loop" else split.ranges
-        length = loop_size(*inner)
-        self.lengths.add(length)
+        self.lengths.add(loop_size(*inner))
         if outer.arg.kind == "loop":
-            self.along[outer] = length
+            self.along[outer] = loop_size(*inner)
 
     def _is_product(self, reduce: Node, row: Node, column: Node) -> bool:
         factors = factors_of(Reduce.of(reduce).value)
@@ -357,11 +318,9 @@ class Blocks:
         """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
         inner = value.toposort(lambda n: n.op is not Op.STAGE)
         reduce = next(n for n in inner if n.op is Op.REDUCE and closed_ranges(n) == steps)
-        factors = factors_of(Reduce.of(reduce).value)
-        assert factors is not None
-        free = free_ranges(reduce)
-        # A tile of one row has no loop of rows.
-        y, x = factors if free[factors[0]] & frozenset(columns.ranges) else factors[::-1]
+        y, x = operands(Reduce.of(reduce).value)
+        if ranges_of(y).isdisjoint(columns.ranges):  # a tile of one row has no loop of rows
+            y, x = x, y
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
         # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.
@@ -369,39 +328,34 @@ class Blocks:
         take("packed_columns_for_all")
         return value.substitute({reduce: Reduce(x * packed, steps, reduce.arg).node()})
 
-    def _end_chunks(self) -> None:
-        """Let the last of several chunks end where the steps do, before it is as long as others."""
-        ends = {}
-        for chunk in self.chunks:
-            if chunk.part.op is Op.RANGE and chunk.size % loop_size(chunk.step):
-                steps = Span(Node.index(0), Node.index(chunk.size))
-                left = steps.less(chunk.part * loop_size(chunk.step))
-                ends[chunk.step] = left.loop(chunk.step, 1)
-        self.moves.root = simplify(replace_ranges(self.moves.root, ends))
-
     # -- rows that a mask cuts short --------------------------------------------------------------
 
     def _span(self) -> Span | None:
         """What counts of the rows of a block, if a mask says that it is not all of them."""
-        span = _span(self.nest, self.chain)
+        span = _span(self.nest, self.chain) if self.block.op is Op.RANGE else None
         box = {self.chain.row: (self.first, self.first + (self.rows - 1))}
         rows = span and span.over(box)
         return rows and rows.within(self.chain.rows[0].arg.sizes[0])
 
-    def _bound(self, span: Span) -> None:
-        """Let the loops along rows run no further than a mask lets anything count."""
-        # Whole steps of every loop: none reads what another has not filled.
-        whole = span.rounded(math.lcm(*self.lengths))
-        bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
+    def _bound(self, span: Span | None) -> None:
+        """Let the loops along rows run no further than a mask lets anything count.
+
+        And the last of several chunks no further than there are steps.
+        """
+        bounded: dict[Node, Split] = {}
+        if span is not None:
+            # Whole steps of every loop: none reads what another has not filled.
+            whole = span.rounded(math.lcm(*self.lengths))
+            bounded = {r: whole.loop(r, step) for r, step in self.along.items()}
+            take("masked_bounds")
         for chunk in self.chunks:
-            mine, size = span, loop_size(chunk.step)
+            mine, size = span or Span.of(chunk.size), loop_size(chunk.step)
             if chunk.part.op is Op.RANGE:
                 for r in (chunk.part, chunk.total):
-                    bounded[r] = span.loop(r, size)
-                mine = span.less(bounded[chunk.part].expr * size)
+                    bounded[r] = mine.loop(r, size)
+                mine = mine.less(bounded[chunk.part].expr * size)
             bounded[chunk.step] = mine.loop(chunk.step, 1)
         self.moves.root = simplify(replace_ranges(self.moves.root, bounded))
-        take("masked_bounds")
 
 
 def _span(nest: Nest, chain: Chain) -> Span | None:

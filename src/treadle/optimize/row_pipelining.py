@@ -186,7 +186,12 @@ class _Overlap:
         self.ahead: dict[Loops, int] = {}
         for node, key in self.left.items():
             self.ahead[key] = max(ahead[node], self.ahead.get(key, 0))
-        self.memory = self._memory(sum(n.op is Op.LOCAL for n in moves.root.toposort()))
+        number = sum(n.op is Op.LOCAL for n in moves.root.toposort())
+        sizes = {key: (self.ahead[key] + 1) * _columns(node) for key, node in self.each.items()}
+        self.memory = {
+            key: Node(Op.LOCAL, node.dtype, (), LocalRef(number + n, sizes[key]))
+            for n, (key, node) in enumerate(self.each.items())
+        }
         loops = dict.fromkeys(r for n in _below(self.each.values()) for r in closed_ranges(n))
         fresh = [moves.copies(loops) for _ in range(max(self.ahead.values()))]
         self.ready = {key: self._begun(key, fresh) for key in self.each}
@@ -205,13 +210,6 @@ class _Overlap:
         columns = End(tuple(row), self.inner).node()
         loops = (*self.around, self.block, self.turn)
         return End((columns, *beside), loops).node()
-
-    def _memory(self, number: int) -> dict[Loops, Node]:
-        made: dict[Loops, Node] = {}
-        for key, node in self.each.items():
-            size = (self.ahead[key] + 1) * _columns(node)
-            made[key] = Node(Op.LOCAL, node.dtype, (), LocalRef(number + len(made), size))
-        return made
 
     def _begun(self, key: Loops, fresh: list[dict[Node, Node]]) -> Node:
         """The memory after the first rows of a block have left theirs, each in loops of its own."""

@@ -30,14 +30,13 @@ from .masked_bounds import Span, span_of_rows
 from .moves import Moves
 from .unit_loops import place_in
 
-__all__ = [
-    "OwnRow", "Tiles", "choose_block", "lane_of", "placeholder", "tree",
-]  # fmt: skip
+__all__ = ["OwnRow", "Tiles", "choose_block", "lane_of", "placeholder", "tree"]
 
 HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
 FEWER = (16, 16), (8, 32), (8, 16)  # rows of a subgroup, and keys, where memory is short
 
 OwnRow = tuple[int, int]  # a product of rows, and the first element of a work item in one of them
+Words = Callable[[int, int], list[Node]]  # of a product or a block, at a step
 
 
 def placeholder(number: int) -> Node:
@@ -146,8 +145,7 @@ class Tiles:
         """Whether a loop has such a step, which keys of a tile always are if tiles are whole."""
         if loop is self.key and loop_size(loop) % self.size.columns == 0:
             return TRUE
-        guard = simplify(place < loop_size(loop))
-        return TRUE if guard.value == 1 else guard
+        return simplify(place < loop_size(loop))
 
     def row_of(self, product: int, element: int) -> Node:
         """The row of a work item's element of a product."""
@@ -247,13 +245,7 @@ class Tiles:
 
     # -- products -------------------------------------------------------------------------------
 
-    def add_products(
-        self,
-        sums: list[list[Node]],
-        steps: int,
-        left: Callable[[int, int], list[Node]],
-        right: Callable[[int, int], list[Node]],
-    ) -> None:
+    def add_products(self, sums: list[list[Node]], steps: int, left: Words, right: Words) -> None:
         """Add products to `sums` of each product of rows, by blocks of columns.
 
         `left(product, step)` and `right(block, step)` are a work item's words of both factors. A
@@ -306,7 +298,8 @@ class Tiles:
                 for element, first in self.first.items():
                     own = self.elements[first]
                     found.append(weights[product, first][block * len(own) + own.index(element)])
-            return self._packed(found)
+            pairs = (tuple(found[n : n + 2]) for n in range(0, len(found), 2))
+            return [Node(Op.HALVES, dtypes.uint32, two, self.unit.dtype.name) for two in pairs]
 
         right = lambda block, step: self._words(self.chain.values, values, block, step)
         self.add_products(sums, self.size.columns // self.unit.steps, left, right)
@@ -329,13 +322,6 @@ class Tiles:
         deep = Node.index(step * self.unit.steps)
         words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
         return [words(Node.index(second * held.count + n)) for n in range(held.count)]
-
-    def _packed(self, values: list[Node]) -> list[Node]:
-        """Neighbouring values as words."""
-        return [
-            Node(Op.HALVES, dtypes.uint32, tuple(values[n : n + 2]), self.unit.dtype.name)
-            for n in range(0, len(values), 2)
-        ]
 
 
 def tree(values: list[Node], op: Op) -> Node:

@@ -193,8 +193,7 @@ class _Totals:
     def _grid(self, nest: Nest) -> dict[Node, Split]:
         """What the loops of `nest` become, but for those over columns and rows."""
         others = (r for r in nest.loops if r not in (self.column, self.row))
-        new = {r: self.moves.loop(loop_size(r), "grid") for r in others}
-        return {r: Split(n, (n,)) for r, n in new.items()}
+        return self.moves.whole(others, "grid")
 
 
 def dtypes_of_totals(total: Node, target: Target) -> list[DType]:

@@ -15,12 +15,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.conditions import parts
-from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size
+from ..ir.loops import Split, closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import End, Reduce, Stage, Store, bound_of
-from .masked_bounds import common, extreme, needed, span_of
+from .masked_bounds import common, extreme, needed, span_of, whole_box
 from .moves import Move, Moves
 
 __all__ = ["PadLoops", "TrimLoops"]
@@ -39,12 +39,11 @@ class PadLoops(Move):
         if all(n.op is not Op.RANGE or has_fixed_size(n) for n in moves.root.toposort()):
             return
         root = simplify(moves.root)  # where a loop ends, its size is written as it is inside
-        free = free_ranges(root)
-        splits: dict[Node, Split] = {}
-        for loop in root.toposort():
-            if loop.op is Op.RANGE and not has_fixed_size(loop) and not free[bound_of(loop)]:
-                new = moves.loop(loop_size(loop), loop.arg.kind)
-                splits[loop] = Split(new, (new,), simplify(new < bound_of(loop)))
+        loops = (n for n in root.toposort() if n.op is Op.RANGE and not has_fixed_size(n))
+        splits = {
+            loop: Split(new, (new,), simplify(new < bound_of(loop)))
+            for loop, new in moves.copies(r for r in loops if not ranges_of(bound_of(r))).items()
+        }
         if splits:
             moves.root = root
             moves.replace_loops(splits)
@@ -60,8 +59,8 @@ class TrimLoops(Move):
         if not moves.schedule().of_kind(PadLoops):
             return
         done: set[Node] = set()
-        shares_grid = moves.target.workgroup is None
-        while (found := _Loops(moves.root, done, shares_grid).next_limit()) is not None:
+        kinds = ("loop", "grid") if moves.target.workgroup is None else ("loop",)
+        while (found := _next_limit(moves.root, done, kinds)) is not None:
             loop, limit = found
             if loop.arg.kind != "grid":
                 new = moves.loop(limit)
@@ -76,44 +75,37 @@ class TrimLoops(Move):
             moves.replace_loops({loop: Split(turn * count + first, (first, turn))})
 
 
-class _Loops:
-    """The loops of a kernel of which those that are `done` end where they should."""
+def _next_limit(root: Node, done: set[Node], kinds: tuple[str, ...]) -> tuple[Node, Node] | None:
+    """An outermost loop that can end earlier, and where; None if there is none.
 
-    def __init__(self, root: Node, done: set[Node], shares_grid: bool) -> None:
-        self._done = done
-        self._open = ("loop", "grid") if shares_grid else ("loop",)
-        self._order = root.toposort()
-        self._free = free_ranges(root)
+    It is of one of `kinds`. Those that are `done` end where they should.
+    """
+    closers: dict[Node, list[Node]] = {}
+    for node in reversed(root.toposort()):
+        for loop in closed_ranges(node):
+            closers.setdefault(loop, []).append(node)
+    for loop, closing in closers.items():
+        is_open = loop.arg.kind in kinds and has_fixed_size(loop)
+        if loop in done or not is_open or loop_size(loop) < 2:
+            continue
+        limits = {_limit(node, loop) for node in closing}
+        if len(limits) == 1 and (limit := limits.pop()) is not None:
+            return loop, limit
+    return None
 
-    def next_limit(self) -> tuple[Node, Node] | None:
-        """An outermost loop that can end earlier, and where; None if there is none."""
-        closers: dict[Node, list[Node]] = {}
-        for node in reversed(self._order):
-            for loop in closed_ranges(node):
-                closers.setdefault(loop, []).append(node)
-        for loop, closing in closers.items():
-            is_open = loop.arg.kind in self._open and has_fixed_size(loop)
-            if loop in self._done or not is_open or loop_size(loop) < 2:
-                continue
-            limits = {self._limit(node, loop) for node in closing}
-            if len(limits) == 1 and (limit := limits.pop()) is not None:
-                return loop, limit
-        return None
 
-    def _limit(self, node: Node, loop: Node) -> Node | None:
-        """Where `loop`, which ends at `node`, can end; None where every step may count."""
-        loops = closed_ranges(node)
-        around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
-        outer = frozenset[Node]().union(*(self._free[n] for n in around)) - {*loops}
-        outer |= frozenset(loops[: loops.index(loop)])
-        outer = {r for r in outer if r.arg.kind not in FIXED}
-        for condition in _needed(node):
-            span = span_of([condition], loop)
-            inner = {r: (r.like(0), r.like(loop_size(r) - 1)) for r in span.loops - outer}
-            end = extreme(span.end, inner, True)
-            if end is not None and any(n.op is Op.VARIABLE for n in end.toposort()):
-                return simplify(end.maximum(0))
-        return None
+def _limit(node: Node, loop: Node) -> Node | None:
+    """Where `loop`, which ends at `node`, can end; None where every step may count."""
+    loops = closed_ranges(node)
+    around = Stage.of(node).filling if node.op is Op.STAGE else (node,)
+    outer = ranges_of(Node.sink(around)) - {*loops} | {*loops[: loops.index(loop)]}
+    outer = {r for r in outer if r.arg.kind not in FIXED}
+    for condition in _needed(node):
+        span = span_of([condition], loop)
+        end = extreme(span.end, whole_box(span.loops - outer), True)
+        if end is not None and any(n.op is Op.VARIABLE for n in end.toposort()):
+            return simplify(end.maximum(0))
+    return None
 
 
 def _needed(node: Node) -> list[Node]:

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
 from ..ir.accumulators import combined, is_in_order, is_tuple, items, tuple_of
-from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
+from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node, item
 from ..ir.op import Op
 from ..ir.views import Reduce
@@ -26,7 +26,7 @@ from ..target import Target
 from .column_reduction import BLOCK, is_down_columns
 from .lane_width import widest_itemsize
 from .moves import Move, Moves
-from .nest import Nest, reads_of, stride
+from .nest import Nest, has_inner_loops, lies_along
 from .records import Reduction
 from .texels import loops_of_texels
 
@@ -65,9 +65,8 @@ def _is_in_order(reduce: Node) -> bool:
     value, (loop, *_), arg = Reduce.of(reduce)
     if not is_tuple(value) or loop.arg.kind != "loop" or not has_fixed_size(loop):
         return False
-    free = free_ranges(value)
-    nested = any(n.op in (Op.REDUCE, Op.STAGE) and loop in free[n] for n in value.toposort())
-    return not nested and is_in_order(arg.op, value, closed_ranges(reduce))
+    in_order = is_in_order(arg.op, value, closed_ranges(reduce))
+    return in_order and not has_inner_loops(value, loop)
 
 
 def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
@@ -80,8 +79,7 @@ def _lanes_along(nest: Nest, reduce: Node, target: Target) -> int:
     if is_down_columns(nest, reduce):
         read = [n.dtype.itemsize for n in value.toposort() if n.op is Op.LOAD]
         return int(max(read) <= NARROW)
-    steps = [stride(index, loop) for index in reads_of(value)]
-    if 1 not in steps or any(step not in (0, 1) for step in steps):
+    if not lies_along(value, loop):
         return 0
     return min(target.vector_bytes // widest_itemsize(value.toposort()), target.max_lanes)
 

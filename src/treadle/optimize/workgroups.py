@@ -14,14 +14,14 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ..ir.accumulators import items
-from ..ir.loops import Split, closed_ranges, free_ranges, loop_size
+from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Reduce
 from ..target import Target, Workgroup
 from .loop_moves import reorder, replace_loops
 from .moves import Moves
-from .nest import Nest, contiguity, sequential_loops, stride
+from .nest import Nest, contiguity, inner_reductions, sequential_loops, stride
 from .parameters import Parameters
 from .records import Loop
 from .reduction_moves import ShareReduction, in_same_loops
@@ -46,29 +46,20 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
     done: set[Node] = set()
     scalar_done = False
     while True:
-        pending = (n for n in moves.nests() if not done.intersection(n.loops) and _is_plain(n))
+        pending = (n for n in moves.nests() if not (n.is_scheduled or done.intersection(n.loops)))
         nest = next((n for n in pending if n.loops or not scalar_done), None)
         if nest is None:
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        is_tiled = parameters.is_tiled
-        if not (is_tiled and tile_for_workgroups(moves, nest, target)):
-            _general(moves, nest, target, workgroup)
+        if not (parameters.is_tiled and tile_for_workgroups(moves, nest, target)):
+            rows = _rows_to_share(nest)
+            if rows is None:
+                _work_item_for_each_result(moves, nest, target, workgroup)
+            else:
+                _workgroup_for_each_row(moves, nest, rows, workgroup)
         done.update(nest.loops)
         done.update(r for n in moves.nests() for r in n.loops if r not in old)
-
-
-def _is_plain(nest: Nest) -> bool:
-    return all(r.arg.kind == "loop" for r in nest.loops)
-
-
-def _general(moves: Moves, nest: Nest, target: Target, workgroup: Workgroup) -> None:
-    rows = _rows_to_share(nest)
-    if rows is None:
-        _work_item_for_each_result(moves, nest, target, workgroup)
-    else:
-        _workgroup_for_each_row(moves, nest, rows, workgroup)
 
 
 def _power_below(size: int) -> int:
@@ -107,13 +98,10 @@ def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
 
 def _loop_to_share(reduce: Node, rows: frozenset[Node]) -> Node | None:
     """The loop of a reduction to share: contiguous if there is one, and long enough."""
-    free, (value, steps, _) = free_ranges(reduce), Reduce.of(reduce)
+    value, steps, _ = Reduce.of(reduce)
     loops = [r for r in steps if r.arg.kind == "loop" and loop_size(r) >= MIN_SHARED]
-    if not loops or not free[reduce] <= rows:
-        return None
-    inner = [n for n in value.toposort() if n.op is Op.REDUCE]
-    if any(free[n] & frozenset(steps) for n in inner):
-        return None  # each work item would compute all of the inner one
+    if not loops or not ranges_of(reduce) <= rows or inner_reductions(value, steps):
+        return None  # with one inside, each work item would compute all of that
     return max(loops, key=lambda r: (_contiguous_loads(reduce, r), loop_size(r)))
 
 
@@ -190,9 +178,7 @@ def _reduction_to_share(
 ) -> tuple[Node, Node] | None:
     free = free_ranges(moves.root)
     for node in moves.root.toposort():
-        if node.op is not Op.REDUCE or free[node] != grid:
-            continue
-        if shared.isdisjoint(closed_ranges(node)):
+        if node.op is Op.REDUCE and free[node] == grid and shared.isdisjoint(closed_ranges(node)):
             loop = _loop_to_share(node, grid)
             if loop is not None:
                 return node, loop
