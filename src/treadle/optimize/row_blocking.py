@@ -84,7 +84,10 @@ class _Chunks:
 
 
 def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parameters) -> int:
-    """As many as the cache holds, in whole tiles, but enough blocks for all workers."""
+    """As many as the cache holds, in whole tiles, but no more than are of use, and enough blocks.
+
+    Each worker is to have some, and rows under a mask have little in common.
+    """
     free, size = free_ranges(nest.node), loop_size(chain.row)
     rows = [n for n in chain.rows if chain.row in free[n]]
     fills = {Stage.of(n).filling: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
@@ -363,8 +366,8 @@ def _span(nest: Nest, chain: Chain) -> Span | None:
     sizes = {n.arg.sizes[0] for n in chain.rows}
     if len(sizes) > 1:
         return None
-    reduces = [n for n in nest.node.toposort() if _is_along_row(n)]
-    return span_of_rows(reduces, *sizes, frozenset(nest.loops) - frozenset(chain.columns))
+    (size,), around = sizes, frozenset(nest.loops) - frozenset(chain.columns)
+    return span_of_rows(filter(_is_along_row, nest.node.toposort()), size, around)
 
 
 def _whole_tile(sizes: Sizes, dtype: DType, target: Target, each: tuple[int, int] | None) -> Tile:
