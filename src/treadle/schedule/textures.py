@@ -14,11 +14,11 @@ from ..dtype import ImageDType, dtypes
 from ..ir.node import Node, changed
 from ..ir.op import Op
 from ..ir.shape import size_product
-from .plan import Plan
+from .plan import STORED, Plan
 
 __all__ = ["as_texels", "image_of", "keep_in_images"]
 
-_PLAIN = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER))
+_PLAIN = STORED - {Op.CONTIGUOUS}
 
 
 def image_of(stored: Node) -> ImageDType | None:
