@@ -1,11 +1,9 @@
-"""Small builders of tensor graphs, which give a node itself where nothing has to be done.
+"""Small builders of tensor graphs; most give a node itself where nothing has to be done.
 
 cut(reshape(x, (4, 8)), 1, (0, 3))  ->  SHRINK(RESHAPE(x, (4, 8)), ((0, 4), (0, 3)))
 """
 
 from __future__ import annotations
-
-from typing import Any
 
 from ..dtype import DType, dtypes
 from .args import ScanArg
@@ -26,9 +24,7 @@ def reshape(node: Node, shape: Shape) -> Node:
 
 
 def permute(node: Node, order: tuple[int, ...]) -> Node:
-    """Axis i of the result is axis order[i] of `node`."""
-    if order == tuple(range(len(order))):
-        return node
+    """Axis i of the result is axis order[i] of `node`, also where that is its own."""
     return Node(Op.PERMUTE, node.dtype, (node,), order)
 
 
@@ -46,7 +42,7 @@ def repeated(node: Node, size: int) -> Node:
     return expand(node, (size, *node.shape))
 
 
-def cut(node: Node, axis: int, piece: tuple[Any, Any]) -> Node:
+def cut(node: Node, axis: int, piece: tuple[int, int]) -> Node:
     """A piece of one axis, from begin to end; what is repeated along others is, too."""
     if piece == (0, node.shape[axis]):
         return node

@@ -145,19 +145,8 @@ def _operands(node: Node) -> int:
 
     These are read again for each block of rows. A bias or a mask is read once for each element.
     """
-    total = 0
-    pending, seen = [node], {node}
-    while pending:
-        item = pending.pop()
-        if item.op in BOUNDARY:
-            continue
-        if is_heavy(item):
-            total += sum(map(distinct, product_of(item).src))
-        else:
-            new = [s for s in item.src if s not in seen]
-            seen.update(new)
-            pending.extend(new)
-    return total
+    below = node.toposort(lambda n: n.op not in BOUNDARY and not is_heavy(n))
+    return sum(distinct(factor) for n in below if is_heavy(n) for factor in product_of(n).src)
 
 
 def _continues(node: Node, demands: list[Demand]) -> bool:

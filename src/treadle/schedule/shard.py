@@ -109,13 +109,10 @@ class Spread:
         """
         parts = tuple(change(part, number) for number, part in enumerate(self.parts))
         summand = change(self.summand, 0) if keeps_sums and self.summand is not None else None
-        return Spread(parts, self._arg(axis, sizes), summand)
-
-    def _arg(self, axis: int | None, sizes: list[int] | None) -> ShardArg:
-        devices = self.arg.devices
-        if axis is None or not isinstance(devices, Mesh):
-            return ShardArg(devices, axis)
-        return ShardArg(devices, axis, self.arg.sizes if sizes is None else tuple(sizes))
+        devices, kept = self.arg.devices, None
+        if axis is not None and isinstance(devices, Mesh):
+            kept = self.arg.sizes if sizes is None else tuple(sizes)
+        return Spread(parts, ShardArg(devices, axis, kept), summand)
 
     def copies(self) -> Spread:
         """The whole value on every device."""

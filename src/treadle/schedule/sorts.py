@@ -57,12 +57,16 @@ def _order(node: Node, has_workgroups: bool) -> Node:
         return iota_along(node.shape, axis, node.dtype)
     if len(keys.toposort(lambda n: n.op in ALU)) > MAX_KEY_OPS:
         keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))
-    keys = _on_leaves(keys, lambda leaf: reshape(permute(leaf, turned), (lines, size)))
+    keys = _on_leaves(keys, lambda leaf: reshape(_turned(leaf, turned), (lines, size)))
     order = reshape(_first(keys, count, has_workgroups), (*others, count))
-    return permute(order, tuple(turned.index(at) for at in range(last + 1)))
+    return _turned(order, tuple(turned.index(at) for at in range(last + 1)))
 
 
 # -- small graphs ---------------------------------------------------------------------------------
+
+
+def _turned(node: Node, order: tuple[int, ...]) -> Node:
+    return node if order == tuple(range(len(order))) else permute(node, order)
 
 
 def _taken(node: Node, places: Node) -> Node:
