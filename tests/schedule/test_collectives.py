@@ -9,6 +9,7 @@ import pytest
 
 from treadle.dtype import dtypes
 from treadle.ir.args import BufferRef, Token
+from treadle.ir.builders import cut, expand, padded, reshape
 from treadle.ir.interpret import interpret
 from treadle.ir.node import Node
 from treadle.ir.op import Op
@@ -17,13 +18,9 @@ from treadle.schedule.collectives import (
     all_gather,
     all_reduce,
     copy_to,
-    cut,
-    expanded,
     joined,
-    padded,
     pieces,
     reduce_scatter,
-    reshaped,
 )
 
 I32 = dtypes.int32
@@ -33,7 +30,7 @@ FOLDS = {Op.ADD: np.add, Op.MUL: np.multiply, Op.MAX: np.maximum, Op.MIN: np.min
 
 def part(device: str, *shape: int) -> Node:
     flat = Node(Op.BUFFER, I32, (), BufferRef(Token(), math.prod(shape), device))
-    return reshaped(flat, shape)
+    return reshape(flat, shape)
 
 
 def data(ref: BufferRef) -> np.ndarray:
@@ -80,8 +77,8 @@ def test_pieces_follow_each_other_and_differ_by_one(size, count):
 
 def test_nothing_is_done_where_nothing_changes():
     x = part("CPU", 4, 3)
-    assert reshaped(x, (4, 3)) is cut(x, 0, (0, 4)) is padded(x, 1, 0, 0) is x
-    assert expanded(x, (4, 3)) is x
+    assert reshape(x, (4, 3)) is cut(x, 0, (0, 4)) is padded(x, 1, 0, 0) is x
+    assert expand(x, (4, 3)) is x
     there = copy_to(x, "CPU:1")
     assert copy_to(there, "CPU:1") is there
     assert copy_to(there, "CPU").src == (there,)
@@ -93,7 +90,7 @@ def test_small_changes_are_numpys():
     np.testing.assert_array_equal(values(cut(x, 1, (1, 3))), found[:, 1:3])
     np.testing.assert_array_equal(values(padded(x, 0, 2, 1)), np.pad(found, ((2, 1), (0, 0))))
     row = cut(x, 0, (2, 3))
-    np.testing.assert_array_equal(values(expanded(row, (5, 3))), np.repeat(found[2:3], 5, 0))
+    np.testing.assert_array_equal(values(expand(row, (5, 3))), np.repeat(found[2:3], 5, 0))
 
 
 @pytest.mark.parametrize("axis", [0, 1])

@@ -10,11 +10,10 @@ from treadle import Tensor
 from treadle.engine.realized import current
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.schedule.decision import Claim, Decision, Home
 from treadle.schedule.draft import Draft
 from treadle.schedule.fuse import decide
 from treadle.schedule.local_intermediates import EVERYWHERE
-from treadle.schedule.plan import Demand, Group, weigh
+from treadle.schedule.plan import Claim, Decision, Demand, Group, Home, weigh
 from treadle.schedule.reasons import decision_on
 from treadle.schedule.revisions import bind_fewer_buffers, join_kernels, order_writes
 from treadle.target import parse_target

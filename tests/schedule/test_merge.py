@@ -195,7 +195,7 @@ def test_memory_is_overwritten_twice(device):
 def apart(monkeypatch):
     """From now on nothing is merged; no program made before is found, and none is left behind."""
     cache = CompileCache(None)
-    monkeypatch.setattr(scheduling, "merge", lambda kernels, *_: [kernel for kernel, _ in kernels])
+    monkeypatch.setattr(scheduling, "merge", lambda draft: [kernel for kernel, _ in draft.kernels])
     monkeypatch.setattr(pipeline, "_programs", Programs())
     for module in (kernels, pipeline):
         monkeypatch.setattr(module, "compile_cache", lambda: cache)

@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 
 from treadle import Tensor, nn
+from treadle.dtype import dtypes
+from treadle.ir.node import Node
+from treadle.schedule.kernel import Kernel
+from treadle.schedule.order import soonest
 
 from .work import BAR, work
 
@@ -66,3 +70,24 @@ def test_values_of_each_version_survive_the_versions_after_it():
     Tensor.realize(*sums)
     assert [s.item() for s in sums] == expected
     np.testing.assert_array_equal(x.numpy(), y)
+
+
+A, B, C, D = (Node.const(dtypes.float32, number) for number in range(4))
+
+
+def kernel(stores: Node, *reads: Node) -> Kernel:
+    """One that reads some values and stores another."""
+    return Kernel(Node.sink([stores]), (stores,), (*reads, stores), (len(reads),), "CPU", "")
+
+
+def test_what_is_wanted_first_comes_first_with_what_it_needs():
+    a, b, c, d = kernel(A), kernel(B, A), kernel(C, B), kernel(D, A)
+    assert soonest([a, b, c, d], [D, C]) == [a, d, b, c]
+    assert soonest([a, b, c, d], [C, D]) == [a, b, c, d]
+    assert soonest([a, b, c, d], []) == [a, b, c, d]
+
+
+def test_kernels_that_write_to_one_memory_stay_in_order():
+    first, again, reader = kernel(A), kernel(A, B), kernel(C, A)
+    other = kernel(D)
+    assert soonest([other, first, again, reader], [C]) == [first, again, reader, other]

@@ -45,7 +45,7 @@ def can_be_judged(kernel: Kernel) -> bool:
         return False
     if any(n.op is Op.RANGE and not has_fixed_size(n) for n in nodes):
         return False
-    memory = [b.arg.token if b.op is Op.BUFFER else b for b in kernel.buffers]
+    memory = kernel.memory
     if len(set(memory)) < len(memory) or len({n for n in nodes if n.op is Op.PARAM}) < len(memory):
         return False
     accesses = [Access.of(n).index for n in nodes if n.op in (Op.LOAD, Op.STORE)]

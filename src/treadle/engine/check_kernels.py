@@ -34,7 +34,7 @@ from ..ir.interpret_kernel import KernelMeaning, NotPlain, digits, steps_and
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rounding import Value
-from ..ir.versions import view_base
+from ..ir.versions import memory_key, view_base
 from ..ir.views import After, Assign
 from ..optimize.replay import parsed, replay
 from ..schedule.kernel import Kernel
@@ -221,7 +221,7 @@ class _Known:
     def __init__(self, checked: _Checked) -> None:
         kernel = checked.kernel
         self._before, self._roots = checked.before, frozenset(kernel.roots)
-        self._slots = {_key(buffer): slot for slot, buffer in enumerate(kernel.buffers)}
+        self._slots = {memory_key(buffer): slot for slot, buffer in enumerate(kernel.buffers)}
 
     def __call__(self, node: Node) -> Array | None:
         if node in self._roots:
@@ -232,15 +232,11 @@ class _Known:
             if not self._roots.isdisjoint(effects):
                 raise NotPlain("it reads what it has stored")
             version = view_base(older)
-        slot = self._slots.get(_key(version))
+        slot = self._slots.get(memory_key(version))
         return None if slot is None else self._before[slot]
 
 
 _BYTES, _FLOAT = dtypes.uint8, dtypes.float32
-
-
-def _key(buffer: Node) -> object:
-    return buffer.arg.token if buffer.op is Op.BUFFER else buffer
 
 
 def _require(

@@ -19,8 +19,8 @@ from ..ir.args import Mesh
 from ..ir.node import Node, toposort
 from ..ir.op import Op
 from ..ir.origin import mark, pass_on
-from ..schedule.mesh_transfers import calls_of, parts_of, with_transfers
-from ..schedule.shard import partition
+from ..schedule.mesh_transfers import calls_of, with_transfers
+from ..schedule.shard import nodes_of, partition
 from .arguments import is_traced
 from .kernel_boundaries import device_of
 from .realized import current, is_backed, resolve
@@ -66,7 +66,7 @@ def with_calls(nodes: Sequence[Node], mesh: Mesh) -> list[Node]:
     ready = [node for node in calls if not is_traced(node)]
     for node in ready:
         mark(node)
-        below = [p for one in (node, *current([node])[0]) for p in parts_of(partition([one])[one])]
+        below = [p for one in (node, *current([node])[0]) for p in nodes_of(partition([one])[one])]
         pass_on(node, [n for n in toposort(below, is_new) if n.op is Op.COLLECTIVE])
     if ready:
         realize([(n, mesh[0] if n.op is Op.PART else mesh) for n in ready])

@@ -28,12 +28,12 @@ from ..ir.op import Op
 from ..ir.shape import size_max, size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
-from ..ir.versions import stored_below
+from ..ir.versions import memory_key, stored_below
 from ..ir.views import operand
 from ..schedule.kernel import Kernel
 from ..schedule.memory import Life, plan, plan_blocks
+from ..schedule.order import soonest
 from ..schedule.passes import schedule
-from ..schedule.soonest import soonest
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
 from .bindings import with_bindings
@@ -243,7 +243,7 @@ def _begin(
             program.outputs.append((root.dtype, size_product(root.shape), image_of(node)))
         found = places.get(node)
         program.roots.append(found.number if found and found.kind == "output" else None)
-    targets = [places.get(_key(step.buffers[slot])) for step in steps for slot in step.writes]
+    targets = [places.get(memory_key(step.buffers[slot])) for step in steps for slot in step.writes]
     program.written = frozenset(p.number for p in targets if p is not None and p.kind == "input")
 
     def build() -> None:
@@ -256,7 +256,7 @@ def _begin(
         program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
         for kernel, step in zip(program.kernels, steps, strict=True):
             scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
-            program.arguments.append([places[_key(b)] for b in step.buffers] + scratch)
+            program.arguments.append([places[memory_key(b)] for b in step.buffers] + scratch)
 
     return program, build
 
@@ -285,10 +285,6 @@ def _has_work(root: Node) -> bool:
     return 0 not in (operand(root).shape if root.op is Op.ASSIGN else root.shape)
 
 
-def _key(buffer: Node) -> object:
-    return buffer.arg.token if buffer.op is Op.BUFFER else buffer
-
-
 def _place_the_rest(
     program: Program,
     steps: list[Kernel],
@@ -302,15 +298,15 @@ def _place_the_rest(
     images: list[int | ImageDType] = []
     for buffer in (buffer for step in steps for buffer in step.buffers):
         image = image_of(buffer)
-        if image is not None and _key(buffer) not in places:
-            places[_key(buffer)] = Place("scratch", len(images))
+        if image is not None and memory_key(buffer) not in places:
+            places[memory_key(buffer)] = Place("scratch", len(images))
             images.append(image)
     lives: dict[object, Life] = {}
     repeats = len(set(program.kernels)) < len(program.kernels)
     for number, step in enumerate(steps):
         kernel = program.kernels[number]
         for buffer in step.buffers:
-            key = _key(buffer)
+            key = memory_key(buffer)
             if key not in places:
                 nbytes = max(1, size_max(size_product(buffer.shape)) * buffer.dtype.itemsize)
                 first = lives[key].first if key in lives else number

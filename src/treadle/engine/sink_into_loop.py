@@ -13,6 +13,7 @@ from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
+from ..ir.builders import permute, reshape
 from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
@@ -21,7 +22,6 @@ from ..ir.views import operand
 from ..schedule.index import Index, source_index
 from ..schedule.plan import is_heavy, ranges_in
 from ..target import Target
-from ..transforms.shapes import permute, reshape
 
 __all__ = ["products_of_rows", "with_products"]
 

@@ -17,6 +17,7 @@ from typing import Any
 from ..dtype import DType
 from ..engine.collectives import issue
 from ..errors import DTypeError, UserError
+from ..ir.builders import constant
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape
@@ -24,7 +25,7 @@ from ..tensor import Tensor
 from ..tensor.inplace import leads_to_leaf
 from ..tensor.modes import no_grad
 from ..tensor.types import Placement
-from ..transforms.shapes import constant, named
+from ..transforms.shapes import named
 from . import trees
 
 __all__ = ["Arguments", "check_float", "check_inexact", "check_tensor", "or_zeros", "tensor_of"]

@@ -8,11 +8,11 @@ from typing import Any, Literal, ParamSpec, TypeVar, overload
 
 from ..errors import ShapeError, UserError
 from ..explained import explained
+from ..ir.builders import constant
 from ..ir.node import Node
 from ..tensor import Tensor
 from ..transforms.grad import gradients
 from ..transforms.jvp import jvp as node_jvp
-from ..transforms.shapes import constant
 from . import trees
 from .arguments import (
     Arguments,

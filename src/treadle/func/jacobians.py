@@ -14,13 +14,14 @@ from typing import Any, ParamSpec
 
 from ..errors import ShapeError
 from ..explained import explained
+from ..ir.builders import constant, iota_along, permute, reshape
 from ..ir.node import Node
 from ..ir.shape import Shape, size_product
 from ..tensor import Tensor
 from ..transforms.batch import batch
 from ..transforms.grad import gradients
 from ..transforms.jvp import jvp
-from ..transforms.shapes import constant, iota_along, named, permute, reshape
+from ..transforms.shapes import named
 from . import trees
 from .arguments import Arguments, check_float, or_zeros
 from .derivatives import split

@@ -8,6 +8,7 @@ from typing import Any
 from ..engine.realized import holders
 from ..errors import DTypeError, ShapeError, UserError
 from ..explained import explained
+from ..ir.builders import repeated
 from ..ir.node import Node
 from ..ir.recurrence import stand_in
 from ..ir.shape import Shape
@@ -15,7 +16,6 @@ from ..tensor import Tensor
 from ..tensor.shapes import reshape
 from ..transforms.batch import batch
 from ..transforms.recurrence import Given, recur, row, rows
-from ..transforms.shapes import repeated
 from . import trees
 from .arguments import check_tensor, tensor_of
 

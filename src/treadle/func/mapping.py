@@ -8,12 +8,12 @@ from typing import Any, Literal, ParamSpec, TypeVar
 
 from ..errors import ShapeError, UserError
 from ..explained import explained
+from ..ir.builders import repeated
 from ..ir.node import Node
 from ..tensor import Tensor
 from ..tensor.examples import Examples
 from ..tensor.shapes import move_axes, resolve_axis
 from ..transforms.batch import batch
-from ..transforms.shapes import repeated
 from . import trees
 from .arguments import check_tensor, tensor_of
 

@@ -12,7 +12,7 @@ import weakref
 from .node import Node
 from .op import MOVEMENT, Op
 
-__all__ = ["stored_below", "view_base"]
+__all__ = ["memory_key", "stored_below", "view_base"]
 
 _found: weakref.WeakKeyDictionary[Node, Node] = weakref.WeakKeyDictionary()
 
@@ -36,3 +36,8 @@ def stored_below(node: Node) -> Node:
     for version in versions:
         _found[version] = node
     return node
+
+
+def memory_key(storage: Node) -> object:
+    """What the memory of a BUFFER, or of a node that is stored, is told apart by."""
+    return storage.arg.token if storage.op is Op.BUFFER else storage

@@ -12,10 +12,10 @@ import itertools
 from dataclasses import dataclass
 
 from ..ir.loops import closed_ranges, free_ranges, loop_size, ranges_of
-from ..ir.node import Node, behind_after
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
-from ..ir.views import Access, Store, bound_of
+from ..ir.views import Access, Store, bound_of, memory_of
 from .kernel import Kernel
 
 __all__ = ["Accesses", "accesses_of"]
@@ -44,15 +44,13 @@ class Accesses:
 def accesses_of(kernel: Kernel) -> Accesses:
     """The Accesses of a kernel's last loop nest."""
     end = kernel.nest
-    loops = closed_ranges(end)
-    free = free_ranges(end)
+    loops, free, names = closed_ranges(end), free_ranges(end), kernel.memory
     moved: dict[tuple[object, Op, Node], int] = {}
     walks: set[object] = set()
     for node in end.toposort():
         if node.op not in (Op.LOAD, Op.STORE):
             continue
-        param, place = Access.of(node)
-        memory = _memory(kernel, param)
+        memory, place = names[memory_of(node).arg.slot], Access.of(node).index
         used = free[place]
         inner = sorted((r for r in used if r not in loops), key=lambda r: r.arg.number)
         key = (memory, node.op, _renamed(place, inner))
@@ -66,11 +64,6 @@ def accesses_of(kernel: Kernel) -> Accesses:
         if op is Op.STORE or nbytes * LARGE >= steps
     )
     return Accesses(sum(moved.values()), shared, frozenset(walks), _nest(end, loops, free))
-
-
-def _memory(kernel: Kernel, param: Node) -> object:
-    storage = kernel.buffers[behind_after(param).arg.slot]
-    return storage.arg.token if storage.op is Op.BUFFER else storage
 
 
 def _renamed(place: Node, inner: list[Node]) -> Node:

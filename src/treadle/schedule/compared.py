@@ -14,9 +14,8 @@ from collections.abc import Sequence
 
 from ..ir.node import Node
 from ..ir.op import COMPARE, MOVEMENT, SAME, Op
-from ..ir.shape import size_max, size_product
 from ..ir.views import Gather, Scatter, operand
-from .plan import LEAVES, STORED
+from .plan import BOUNDARY, elements
 
 __all__ = ["compared_with_extremes"]
 
@@ -78,16 +77,12 @@ def _below_extremes(node: Node) -> set[Node]:
 
 def _rounds_once(root: Node, known: dict[Node, bool]) -> bool:
     """Whether every kernel that computes `root` gets the same bits."""
-    for node in root.toposort(lambda n: n not in known and not _is_memory(n)):
+    for node in root.toposort(lambda n: n not in known and n.op not in BOUNDARY):
         if node not in known:
-            known[node] = _is_memory(node) or (
+            known[node] = node.op in BOUNDARY or (
                 all(known[source] for source in node.src) and _is_exact(node)
             )
     return known[root]
-
-
-def _is_memory(node: Node) -> bool:
-    return node.op in LEAVES or node.op in STORED or node.op is Op.AFTER
 
 
 def _is_exact(node: Node) -> bool:
@@ -117,4 +112,4 @@ def _what_to_store(root: Node, known: dict[Node, bool]) -> list[Node]:
 
 
 def _bytes(node: Node) -> int:
-    return size_max(size_product(node.shape)) * node.dtype.itemsize
+    return elements(node) * node.dtype.itemsize

@@ -22,7 +22,7 @@ from .fuse import decide
 from .kernel import Kernel
 from .local_intermediates import Keeping
 from .order import needs_of, order_roots
-from .plan import LEAVES, STORED, Plan
+from .plan import BOUNDARY, Plan
 from .ranges import build_kernel
 
 __all__ = ["Draft"]
@@ -96,6 +96,6 @@ def _indexed(nodes: list[Node]) -> dict[Node, str]:
     for node in Node.sink(nodes).toposort():
         if node.op is Op.GATHER:
             source = view_base(Gather.of(node).source)
-            if not (source.op in LEAVES or source.op in STORED or source.op is Op.AFTER):
+            if source.op not in BOUNDARY:
                 found[source] = "it is indexed by values that are not known in advance"
     return found

@@ -13,10 +13,10 @@ from __future__ import annotations
 from itertools import pairwise
 
 from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
-from ..ir.node import Node, behind_after
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms
-from ..ir.views import Access, Load, Reduce, operand
+from ..ir.views import Access, Load, Reduce, memory_of, operand
 from .kernel import Kernel
 
 __all__ = ["is_of_products", "reads_once"]
@@ -66,7 +66,7 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
     end = kernel.nest
     loops = [r for r in closed_ranges(end) if loop_size(r) > 1]
     slot = kernel.buffers.index(root)
-    reads = [n for n in end.toposort() if n.op is Op.LOAD and _slot(n) == slot]
+    reads = [n for n in end.toposort() if n.op is Op.LOAD and memory_of(n).arg.slot == slot]
     if not reads or len(reads) > MOST_BLOCKS or any(Load.of(read).is_gated for read in reads):
         return False
     places = [linear_terms(Access.of(read).index) for read in reads]
@@ -81,7 +81,3 @@ def reads_once(kernel: Kernel, root: Node) -> bool:
     starts = {start for _, start in places}
     inside = all(start % width == 0 and start + width <= line for start in starts)
     return apart and inside and line % width == 0 and len(starts) == len(reads)
-
-
-def _slot(read: Node) -> int:
-    return behind_after(Access.of(read).memory).arg.slot

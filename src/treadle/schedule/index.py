@@ -20,8 +20,8 @@ from ..ir.shape import Shape, same_size, size_product, strides_of
 from ..ir.views import operand, places_of
 
 __all__ = [
-    "Index", "flat_index", "gathered_index", "places_index", "source_index", "unwindow_index",
-    "unwindow_steps",
+    "Index", "flat_index", "gathered_index", "places_index", "reduce_index", "source_index",
+    "unwindow_index", "unwindow_steps",
 ]  # fmt: skip
 
 Index = tuple[Node, ...]
@@ -192,6 +192,25 @@ def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]
         return window, residue + step * stride
     first = residue * pow(gap, -1, stride) % stride
     return window + (residue - first * gap) // stride, first + step * stride
+
+
+def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Index, Node]:
+    """The index of a reduction's source for element `index` and loop positions `loops`.
+
+    The second result says whether there is such an element (UNWINDOW's windows may not reach).
+    """
+    if node.op is Op.REDUCE:
+        inner = list(index)
+        for axis, loop in zip(node.arg.axes, loops, strict=True):
+            inner[axis] = loop
+        return tuple(inner), TRUE
+    arg = node.arg
+    position, offset = unwindow_index(arg, index[arg.axis], loops[0])
+    position, offset = simplify(position), simplify(offset)
+    inside = (position >= 0) & (position < operand(node).shape[arg.axis])
+    inside = inside & (offset >= 0) & (offset < arg.size)
+    inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
+    return tuple(inner), simplify(inside)
 
 
 class _Residues(NamedTuple):

@@ -1,12 +1,24 @@
-"""Kernel: what the scheduler hands to the compiler, and the buffers it reads and writes."""
+"""Kernel: what the scheduler hands to the compiler, and the buffers it reads and writes.
+
+The choices that it shows have names (see ir/choices.py):
+
+    relu(a @ b + c), over (rows, columns)   ->  reduction_epilogue
+    softmax(x)                              ->  row_statistic
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
+from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.versions import memory_key
+from ..ir.views import End, Store
+from .plan import Plan
 
-__all__ = ["Kernel"]
+__all__ = ["Kernel", "with_choices"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,3 +42,45 @@ class Kernel:
     def nest(self) -> Node:
         """The END of the loops that store its results: the last one."""
         return self.ast.src[-1]
+
+    @property
+    def memory(self) -> list[object]:
+        """What its buffers are told apart by, in their order."""
+        return list(map(memory_key, self.buffers))
+
+    @property
+    def written(self) -> set[object]:
+        """The memory that it writes to."""
+        return {memory_key(self.buffers[slot]) for slot in self.writes}
+
+
+def with_choices(kernel: Kernel, plan: Plan, graph: Iterable[str]) -> Kernel:
+    """`kernel` with the choices that `plan` made for it, beside those made for the whole graph."""
+    groups = {plan.groups[root] for root in kernel.roots}
+    found = {*kernel.choices, *graph, *_of_reductions(kernel.ast)}
+    if any(group.kept for group in groups):
+        found.add("local_intermediates")
+    if len(groups) > 1:
+        found.add("merged_kernels")
+    others = [root for root in kernel.roots if plan.groups[root].root is not root]
+    found.update("multi_output" if r in plan.joined else "stored_statistic" for r in others)
+    return replace(kernel, choices=frozenset(found))
+
+
+def _of_reductions(ast: Node) -> set[str]:
+    """How the reductions of a kernel stand to its loops and to each other."""
+    free, found = free_ranges(ast), set[str]()
+    for end in (node for node in ast.src if node.op is Op.END):
+        loops = frozenset(closed_ranges(end))
+        reduces = [node for node in end.toposort() if node.op is Op.REDUCE]
+        inner = frozenset(r for reduce in reduces for r in closed_ranges(reduce))
+        effects = End.of(end).effects
+        stored = {Store.of(store).value for store in effects if store.op is Op.STORE}
+        for reduce in reduces:
+            if free[reduce] & inner:
+                found.add("nested_reduction")
+            elif free[reduce] < loops:
+                found.add("row_statistic")
+            elif reduce not in stored:
+                found.add("reduction_epilogue")
+    return found

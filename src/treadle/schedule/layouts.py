@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from ..ir.builders import permute
 from ..ir.loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, changed
 from ..ir.op import Op
@@ -21,11 +22,10 @@ from ..ir.rules.index import linear_terms
 from ..ir.shape import Shape, strides_of
 from ..ir.views import Access, Reduce, operands
 from .kernel import Kernel
-from .plan import Plan
+from .plan import STORED, Plan
 
 __all__ = ["store_channels_last", "with_last"]
 
-_FIXED = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER, Op.CONTIGUOUS))
 MIN_CHANNELS = 16  # fewer do not fill a vector
 MIN_AXES = 3
 FEW_PIXELS = 64
@@ -55,13 +55,14 @@ class _Access:
 
         The weights of a window are those of each place: factors of a place are a batch of products.
         """
-        is_few = self._is_joined(axis) and self._summed(axis) < self._kept(axis)
-        return is_few and self.shared.isdisjoint(self.results.intersection(self.along(axis)))
+        kept, summed = self._kept(axis), set(self.along(axis)) - self.results
+        is_few = self._is_joined(axis) and loop_size(*summed) < loop_size(*kept)
+        return is_few and self.shared.isdisjoint(kept)
 
     def is_summed(self, axis: int) -> bool:
         """Whether nothing but a sum moves along `axis`."""
         loops = self.along(axis)
-        return len(loops) == 1 and not self.results.intersection(loops)
+        return len(loops) == 1 and not self._kept(axis)
 
     def channels(self) -> int | None:
         """The axis of its channels, if a product reads windows of it."""
@@ -78,14 +79,10 @@ class _Access:
         return self.is_factor and bool(sum(map(self.is_summed, axes)) > 1 or large)
 
     def _is_joined(self, axis: int) -> bool:
-        loops = self.along(axis)
-        return len(loops) == 2 and len(self.results.intersection(loops)) == 1
+        return len(self.along(axis)) == 2 and len(self._kept(axis)) == 1
 
-    def _summed(self, axis: int) -> int:
-        return max(loop_size(r) for r in self.along(axis) if r not in self.results)
-
-    def _kept(self, axis: int) -> int:
-        return max(loop_size(r) for r in self.along(axis) if r in self.results)
+    def _kept(self, axis: int) -> frozenset[Node]:
+        return self.results.intersection(self.along(axis))
 
 
 def store_channels_last(
@@ -114,17 +111,15 @@ def with_last(outputs: Sequence[Node], last: Mapping[Node, int]) -> list[Node]:
 def _is_free(node: Node, plan: Plan) -> bool:
     """Whether a kernel of plain loops stores `node` alone, in whatever order is best."""
     group = plan.groups[node]
-    is_alone = node.op not in _FIXED and not group.kept and group.places.keys() == {node}
+    is_alone = node.op not in STORED and not group.kept and group.places.keys() == {node}
     return is_alone and len(node.shape) >= MIN_AXES and all(isinstance(s, int) for s in node.shape)
 
 
 def _stored_with_last(node: Node, last: int) -> Node:
     """`node`, stored with axis `last` innermost."""
     axes = (*(axis for axis in range(len(node.shape)) if axis != last), last)
-    turned = Node(Op.PERMUTE, node.dtype, (node,), axes)
-    stored = Node(Op.CONTIGUOUS, node.dtype, (turned,))
-    back = tuple(axes.index(axis) for axis in range(len(axes)))
-    return Node(Op.PERMUTE, node.dtype, (stored,), back)
+    stored = Node(Op.CONTIGUOUS, node.dtype, (permute(node, axes),))
+    return permute(stored, tuple(axes.index(axis) for axis in range(len(axes))))
 
 
 # -- what kernels do with memory ------------------------------------------------------------------

@@ -12,10 +12,9 @@ from collections.abc import Container
 from ..errors import DeviceError
 from ..ir.node import Node
 from ..ir.op import ALU, Op
-from ..ir.shape import size_max, size_product
 from ..target import Target
 from .kernel import Kernel
-from .plan import LEAVES
+from .plan import LEAVES, elements
 
 __all__ = ["cut_to_fit", "fits"]
 
@@ -32,7 +31,7 @@ def _bindings(buffer: Node, target: Target) -> int:
     """How many bindings a buffer takes: more than one if it is larger than a binding can be."""
     if target.max_binding is None:
         return 1
-    nbytes = size_max(size_product(buffer.shape)) * buffer.dtype.itemsize
+    nbytes = elements(buffer) * buffer.dtype.itemsize
     return max(1, -(-nbytes // target.max_binding))
 
 

@@ -20,11 +20,22 @@ from ..dtype import dtypes
 from ..ir.interval import bounds
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
-from ..ir.op import ALU, MOVEMENT, Op
+from ..ir.op import ALU, Op
 from ..ir.shape import size_product
-from ..ir.views import operand, operands
+from ..ir.views import operand
 from ..target import Target, chain_of
-from .plan import FACTOR, LEAVES, STORED, Demand, Group, Kept, distinct, is_heavy, ranges_in
+from .plan import (
+    BOUNDARY,
+    FACTOR,
+    Demand,
+    Group,
+    Kept,
+    behind_moves,
+    distinct,
+    is_heavy,
+    product_of,
+    ranges_in,
+)
 
 __all__ = [
     "CHAIN_IN_SUM", "EVERYWHERE", "Keeping", "is_chain_in_sum", "is_large_middle", "keep_rows",
@@ -106,7 +117,7 @@ def is_chain_in_sum(node: Node, demands: list[Demand], is_chained: bool, keeping
         return False
     if not is_heavy(node):
         return node.op is Op.REDUCE and is_chained and _is_summed_by_rows(node, demands, keeping)
-    factors = (_behind_moves(factor) for factor in _factors_of(node))
+    factors = (behind_moves(factor) for factor in product_of(node).src)
     middles = [f for f in factors if f.op in ALU and is_large_middle(f, keeping)]
     return any(keeping.gain * size_product(node.shape) <= size_product(f.shape) for f in middles)
 
@@ -134,34 +145,8 @@ def _operands(node: Node) -> int:
 
     These are read again for each block of rows. A bias or a mask is read once for each element.
     """
-    total = 0
-    pending, seen = [node], {node}
-    while pending:
-        item = pending.pop()
-        if item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
-            continue
-        if is_heavy(item):
-            total += sum(map(distinct, _factors_of(item)))
-        else:
-            new = [s for s in item.src if s not in seen]
-            seen.update(new)
-            pending.extend(new)
-    return total
-
-
-def _factors_of(node: Node) -> tuple[Node, Node]:
-    """The factors of a matmul-like reduction."""
-    product = operand(node)
-    while product.op is not Op.MUL:
-        product = operand(product)
-    return operands(product)
-
-
-def _behind_moves(node: Node) -> Node:
-    """What views and casts are of."""
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = operand(node)
-    return node
+    below = node.toposort(lambda n: n.op not in BOUNDARY and not is_heavy(n))
+    return sum(distinct(factor) for n in below if is_heavy(n) for factor in product_of(n).src)
 
 
 def _continues(node: Node, demands: list[Demand]) -> bool:

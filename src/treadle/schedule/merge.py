@@ -10,14 +10,15 @@ Then products move into the one kernel that reads them, see fuse_producer.py.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
+from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import After, bound_of
+from ..ir.views import After
 from ..target import Target
 from .accesses import Accesses, accesses_of
+from .draft import Draft
 from .fuse_producer import is_of_products, reads_once
 from .index import Index
 from .kernel import Kernel
@@ -27,18 +28,17 @@ from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
 from .separate_sums import is_separate
-from .store_order import is_safe, stores_of
+from .store_order import is_safe
 from .textures import image_of
 
 __all__ = ["merge"]
 
-Built = tuple[Kernel, frozenset[Node]]
-Key = tuple[Index, object]
+Key = tuple[Index, object]  # what kernels that can be merged have in common: loops and memory
 
 MAX_BUFFERS = 12  # streams of memory that a processor follows at once
 IN_CACHE = 1 << 21  # bytes: what moves less streams from caches, where there may be more of them
 LAUNCH = 1 << 16  # bytes that caches give in the time of a launch and its barrier
-WORTH = 8  # a merger saves this part of the smaller kernel's bytes, at least
+WORTH = 8  # a merger saves this part of a kernel's bytes, at least
 MAX_TRIALS = 4
 
 
@@ -58,6 +58,8 @@ class _Part:
 
 @dataclass(eq=False)
 class _Merger:
+    """`before` are the roots that run before a root; kernels go by the first that they store."""
+
     plan: Plan
     target: Target | None
     before: dict[Node, set[Node]]
@@ -66,16 +68,16 @@ class _Merger:
     home: dict[Node, int] = field(default_factory=dict)
     users: dict[Key, list[int]] = field(default_factory=dict)  # no more than are tried
 
-    def add(self, built: Built) -> None:
+    def add(self, kernel: Kernel, reads: frozenset[Node]) -> None:
         """Put a kernel into a part that it can join, or make it one of its own."""
-        kernel, reads = built
         root = kernel.roots[0]
         needs = {self.home[need] for need in self.before[root]}
         above = 0
         for need in needs:
             above |= 1 << need | self.parts[need].above
         part = _Part(kernel, reads, accesses_of(kernel), above)
-        keys = self._keys(root, part) if self._may_join(root, kernel) else ()
+        loops, memory = self.plan.groups[root].loops, part.accesses.memory
+        keys = [(loops, one) for one in memory] if self._may_join(root, kernel) else []
         number = self._join(root, part, keys, needs)
         if number is None:
             number = len(self.parts)
@@ -91,17 +93,11 @@ class _Merger:
             return False
         if is_separate(root) or (root.op is Op.CONTIGUOUS and root not in self.outputs):
             return False
-        sizes = [bound_of(r) for r in _loops(self.plan, root)]
-        if any(size.op is not Op.CONST or size.arg == 0 for size in sizes):
+        if not all(has_fixed_size(r) and loop_size(r) for r in group.loops):
             return False
         return not any(map(image_of, kernel.buffers))
 
-    def _keys(self, root: Node, part: _Part) -> Iterable[Key]:
-        """What a kernel that can be merged with `part` has in common with it."""
-        loops = _loops(self.plan, root)
-        return [(loops, memory) for memory in part.accesses.memory]
-
-    def _join(self, root: Node, part: _Part, keys: Iterable[Key], needs: set[int]) -> int | None:
+    def _join(self, root: Node, part: _Part, keys: list[Key], needs: set[int]) -> int | None:
         for number in _newest({n for key in keys for n in self.users.get(key, ())}):
             if any(self.parts[need].above >> number & 1 for need in needs):
                 continue  # something else runs between
@@ -121,15 +117,15 @@ class _Merger:
     def _joined(self, number: int, root: Node, part: _Part) -> _Part | None:
         """Part `number` and the kernel of `root` as one, if that is right and pays."""
         old = self.parts[number]
-        if self._ops(old.kernel) + self._ops(part.kernel) > MAX_KERNEL_OPS:
+        roots = (*old.kernel.roots, root)
+        if sum(self.plan.groups[r].ops for r in roots) > MAX_KERNEL_OPS:
             return None
         if not old.accesses.go_with(part.accesses):
             return None
-        roots = (*old.kernel.roots, root)
         kernel, reads = build_kernel(self.plan, roots, old.kernel.device)
         if self.target and not fits(kernel, self.target):
             return None
-        if not is_safe(stores_of(kernel.ast)) or not _reads_of_others(kernel, reads):
+        if not is_safe(kernel) or not _reads_of_others(kernel, reads):
             return None
         accesses = accesses_of(kernel)
         if len(kernel.buffers) > MAX_BUFFERS and accesses.bytes > IN_CACHE:
@@ -141,9 +137,6 @@ class _Merger:
             return None
         above = (old.above | part.above) & ~(1 << number)
         return _Part(kernel, reads, accesses, above)
-
-    def _ops(self, kernel: Kernel) -> int:
-        return sum(self.plan.groups[root].ops for root in kernel.roots)
 
     def absorb(self) -> None:
         """Move products into the kernels that read them."""
@@ -181,7 +174,7 @@ class _Merger:
             return None
         inside = old.inside | below.inside | {root}
         kernel, reads = build_kernel(self.plan, old.kernel.roots, old.kernel.device, inside=inside)
-        if not is_of_products(kernel) or not is_safe(stores_of(kernel.ast)):
+        if not is_of_products(kernel) or not is_safe(kernel):
             return None
         above = (old.above | below.above) & ~(1 << product)
         return _Part(kernel, reads, accesses_of(kernel), above, inside)
@@ -194,7 +187,7 @@ class _Merger:
             before[number].update(self.home[need] for need in self.before[root])
             before[number].discard(number)
         order = [self.parts[number] for number in topological(before)]
-        return [_as_made(self._without_unread(part, wanted), part) for part in order]
+        return [self._without_unread(part, wanted) for part in order]
 
     def _without_unread(self, part: _Part, wanted: frozenset[Node]) -> Kernel:
         kernel = part.kernel
@@ -204,40 +197,23 @@ class _Merger:
         unstored = tuple(r for r in kernel.roots if r not in stored)
         fewer = build_kernel(self.plan, stored, kernel.device, unstored, part.inside)[0]
         # What nobody reads may be what keeps an old value: x = y; y = old x.
-        return fewer if is_safe(stores_of(fewer.ast)) else kernel
+        return fewer if is_safe(fewer) else kernel
 
 
-def merge(
-    kernels: Sequence[Built],
-    before: dict[Node, set[Node]],
-    plan: Plan,
-    outputs: Sequence[Node],
-    target: Target | None,
-) -> list[Kernel]:
-    """Fewer kernels that store the same, in order.
-
-    `kernels` are in order and go by the first root that they store; `before` are the roots that run
-    before a root.
-    """
-    merger = _Merger(plan, target, before, frozenset(outputs))
-    for built in kernels:
-        merger.add(built)
+def merge(draft: Draft) -> list[Kernel]:
+    """Fewer kernels that store the same as those of `draft`, in order."""
+    target = draft.target
+    merger = _Merger(draft.plan, target, draft.before, frozenset(draft.nodes))
+    for kernel, reads in draft.kernels:
+        merger.add(kernel, reads)
     if target is not None and target.workgroup is None:
         merger.absorb()
     return merger.kernels()
 
 
-def _as_made(kernel: Kernel, part: _Part) -> Kernel:
-    return replace(kernel, choices=frozenset({"fuse_producer"})) if part.inside else kernel
-
-
 def _newest(numbers: set[int]) -> list[int]:
     """Those that a kernel tries to join, out of `numbers` of parts."""
     return sorted(numbers, reverse=True)[:MAX_TRIALS]
-
-
-def _loops(plan: Plan, root: Node) -> Index:
-    return tuple(r for r in plan.groups[root].ranges if r.op is Op.RANGE)
 
 
 def _reads_of_others(kernel: Kernel, reads: frozenset[Node]) -> bool:

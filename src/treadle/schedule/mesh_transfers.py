@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from weakref import WeakSet
 
-from ..ir.args import Mesh, ShardArg
+from ..ir.args import ShardArg
 from ..ir.node import Node, rebuild, toposort
-from ..ir.op import ALU, Op
+from ..ir.op import Op
 from ..ir.origin import pass_on
-from .shard import Spread, Value, partition, sharded_as, works_on_parts
+from .shard import Spread, is_over_mesh, needed_whole, nodes_of, partition, sharded_as
 
-__all__ = ["calls_of", "parts_of", "with_transfers"]
+__all__ = ["calls_of", "with_transfers"]
 
 _with_transfers: WeakSet[Node] = WeakSet()
 
@@ -34,7 +34,7 @@ def with_transfers(roots: Sequence[Node]) -> list[Node]:
         new[node] = made = _with_its_transfers(node, src)
         if made is not node:
             pass_on(node, [made], gradient=False)
-        if made.op is Op.PART or _spread(partition([made])[made]):
+        if made.op is Op.PART or is_over_mesh(partition([made])[made]):
             _with_transfers.add(made)
     return [new[root] for root in roots]
 
@@ -42,45 +42,10 @@ def with_transfers(roots: Sequence[Node]) -> list[Node]:
 def _with_its_transfers(node: Node, src: tuple[Node, ...]) -> Node:
     if src != node.src:
         node = rebuild(node, src)
-    moving = _moving(node, _spreads(node))
+    moving = set() if node.op in (Op.PART, Op.MULTI) else needed_whole(node)
     if not moving:
         return node
     return rebuild(node, tuple(_copies(s) if i in moving else s for i, s in enumerate(node.src)))
-
-
-def _spreads(node: Node) -> list[Spread | None]:
-    """How each source is spread over a mesh, if it is."""
-    placed = partition([*node.src])
-    return [_spread(placed[s]) for s in node.src]
-
-
-def _spread(value: Value) -> Spread | None:
-    if isinstance(value, Spread) and isinstance(value.arg.devices, Mesh):
-        return value
-    return None
-
-
-def _moving(node: Node, src: Sequence[Spread | None]) -> set[int]:
-    """The numbers of the sources that are needed whole."""
-    split = {
-        i: value for i, value in enumerate(src) if value is not None and value.axis is not None
-    }
-    if not split or node.op in (Op.PART, Op.MULTI):
-        return set()
-    if node.op in ALU or (node.op in (Op.GATHER, Op.SCATTER) and node.arg.along):
-        axis = None if node.op in ALU else node.arg.axis
-        lead = next((value for value in split.values() if value.axis != axis), None)
-        return {i for i, v in split.items() if lead is None or not _is_alike(v, lead)}
-    if node.op is Op.GATHER:
-        if 1 in split:
-            return {0} & set(split)
-        return set() if split[0].axis != node.arg.axis else {0}
-    is_single = len(node.src) == 1 and node.op not in (Op.COPY, Op.HOST, Op.RECUR)
-    return set() if is_single and works_on_parts(node, [*split.values()]) else set(split)
-
-
-def _is_alike(one: Spread, other: Spread) -> bool:
-    return one.axis == other.axis and one.sizes() == other.sizes()
 
 
 # What makes no fewer elements of those that it has.
@@ -108,14 +73,14 @@ def calls_of(roots: Sequence[Node], pending: Iterable[Node]) -> list[Node]:
         if node.op not in (Op.PART, Op.REDUCE):
             continue
         values = partition([node, *node.src])
-        [part] = parts_of(values[node])[:1]
-        numbers = _numbers(part, {p for source in node.src for p in parts_of(values[source])})
+        [part] = nodes_of(values[node])[:1]
+        numbers = _numbers(part, {p for source in node.src for p in nodes_of(values[source])})
         if numbers:
             found.append((max(numbers), node, part))
     if not found:
         return []
     placed = partition([*roots])
-    needed = set(toposort(part for root in roots for part in parts_of(placed[root])))
+    needed = set(toposort(part for root in roots for part in nodes_of(placed[root])))
     found.sort(key=lambda row: row[0])
     return [node for _, node, part in found if part in needed]
 
@@ -124,8 +89,3 @@ def _numbers(part: Node, below: set[Node]) -> list[int]:
     """The numbers of the calls between nodes `below` and a part."""
     made = toposort([part], lambda n: n not in below)
     return [n.arg.number for n in made if n.op is Op.COLLECTIVE and n not in below]
-
-
-def parts_of(value: Value) -> tuple[Node, ...]:
-    """What this process computes of a value."""
-    return value.parts if isinstance(value, Spread) else (value.node,)

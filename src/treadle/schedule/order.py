@@ -1,8 +1,15 @@
-"""The order of kernels: after what they read, and before what they read is overwritten."""
+"""The order of kernels: after what they read, and before what they read is overwritten.
+
+    soonest([a, b, c], [what c stores])  ->  [a, c, b], where c reads what a stores
+
+In that other order, kernels that some results need come first, each as soon as it can. So the last
+layers' gradients are there, and on their way to other processes, while those of the first ones are
+computed.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Sequence
 from typing import TypeVar
 
 from ..errors import InternalError
@@ -10,8 +17,9 @@ from ..ir.node import Node, rebuild
 from ..ir.op import MOVEMENT, Op
 from ..ir.versions import view_base
 from ..ir.views import After, Assign, operand
+from .kernel import Kernel
 
-__all__ = ["copy_old_versions", "needs_of", "order_roots", "topological"]
+__all__ = ["copy_old_versions", "needs_of", "order_roots", "soonest", "topological"]
 
 T = TypeVar("T", bound=Hashable)
 
@@ -135,3 +143,39 @@ def _assign_in_cycle(
         if root.op is Op.ASSIGN and not reads[need].isdisjoint(_versions_overwritten(root)):
             return root
     raise InternalError("[schedule] kernels need each other's results")
+
+
+def soonest(kernels: Sequence[Kernel], wanted: Sequence[Node]) -> list[Kernel]:
+    """`kernels`, of a graph without assignments, in the order in which `wanted` is stored."""
+    before = _conflicts(kernels)
+    order: dict[int, None] = {}
+    for node in wanted:
+        for number, kernel in enumerate(kernels):
+            if node in kernel.roots:
+                _enter(number, before, order)
+    order |= dict.fromkeys(range(len(kernels)))
+    return [kernels[number] for number in order]
+
+
+def _conflicts(kernels: Sequence[Kernel]) -> list[set[int]]:
+    """For each kernel, the earlier ones that concern memory which it concerns, if one writes it."""
+    found: list[set[int]] = []
+    users: dict[object, list[tuple[int, bool]]] = {}
+    for number, kernel in enumerate(kernels):
+        needs, written = set[int](), kernel.written
+        for key in kernel.memory:
+            before = users.setdefault(key, [])
+            needs.update(n for n, wrote in before if n != number and (wrote or key in written))
+            before.append((number, key in written))
+        found.append(needs)
+    return found
+
+
+def _enter(last: int, before: Sequence[set[int]], order: dict[int, None]) -> None:
+    """Add kernel `last` to `order`, behind those that it needs, as they stood."""
+    needed, rest = {last}, [last]
+    while rest:
+        new = before[rest.pop()] - needed
+        needed |= new
+        rest += new
+    order |= dict.fromkeys(sorted(needed - order.keys()))

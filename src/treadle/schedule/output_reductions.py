@@ -31,16 +31,15 @@ from ..ir.rules.index import linear_terms, simplify
 from ..ir.views import Access, End, Load, Reduce, Store
 from ..target import Target
 from .kernel import Kernel
+from .merge import MAX_BUFFERS, WORTH
 from .reasons import MAX_KERNEL_OPS
 
 __all__ = ["join_output_reductions"]
 
 CACHES = 2  # times a second-level cache: what a reduction need not read is that much, at least
-WORTH = 8  # and this part of what both kernels move
 LEAST_ROW = 32  # elements of a result, which is stored and perhaps read once more
 SHORT_STRIDE = 4  # elements between lanes that still come as whole vectors
 WIDEST = 8  # bytes of an element
-MAX_BUFFERS = 12  # streams of memory that a processor follows at once
 
 
 def join_output_reductions(kernels: Sequence[Kernel], target: Target | None) -> list[Kernel]:
@@ -59,7 +58,7 @@ class _Joiner:
         self.outputs: dict[object, list[int]] = {}  # places of kernels of elements, by memory
         for place, kernel in enumerate(kernels):
             if len(kernel.ast.src) == 1 and is_elementwise(kernel.nest):
-                for key in _keys(kernel):
+                for key in set(kernel.memory):
                     self.outputs.setdefault(key, []).append(place)
 
     def joined(self) -> list[Kernel]:
@@ -71,7 +70,7 @@ class _Joiner:
 
     def _join(self, place: int, reduction: Kernel) -> None:
         """Put the kernel at `place` into the nearest one that can take it."""
-        near = {number for key in _keys(reduction) for number in self.outputs.get(key, ())}
+        near = {number for key in reduction.memory for number in self.outputs.get(key, ())}
         for number in sorted(near, key=lambda n: abs(n - place)):
             output = self.kernels[number]
             if output is None or not self._may_move(reduction, place, number):
@@ -91,8 +90,8 @@ class _Joiner:
         assert output is not None
         if any(kernel is not None and _conflict(kernel, reduction) for kernel in between):
             return False
-        return not (_written(reduction) & _keys(output)) and (
-            to < place or not (_written(output) & _keys(reduction))
+        return reduction.written.isdisjoint(output.memory) and (
+            to < place or output.written.isdisjoint(reduction.memory)
         )
 
 
@@ -110,34 +109,22 @@ def _reduces(kernel: Kernel, least: int) -> bool:
     return all(has_fixed_size(r) for r in loops) and WIDEST * loop_size(*loops) >= least
 
 
-def _key(buffer: Node) -> object:
-    return buffer.arg.token if buffer.op is Op.BUFFER else buffer
-
-
-def _keys(kernel: Kernel) -> set[object]:
-    return set(map(_key, kernel.buffers))
-
-
-def _written(kernel: Kernel) -> set[object]:
-    return {_key(kernel.buffers[slot]) for slot in kernel.writes}
-
-
 def _conflict(one: Kernel, other: Kernel) -> bool:
     """Whether two kernels may not change places."""
-    return bool(_written(one) & _keys(other) or _written(other) & _keys(one))
+    written = one.written.intersection(other.memory)
+    return bool(written or other.written.intersection(one.memory))
 
 
 def _together(output: Kernel, reduction: Kernel, least: int) -> Kernel | None:
     """Both as one kernel, if their loops are alike and that pays."""
     buffers = [*output.buffers]
-    slots = {_key(buffer): slot for slot, buffer in enumerate(buffers)}
-    for buffer in reduction.buffers:
-        if _key(buffer) not in slots:
-            slots[_key(buffer)] = len(buffers)
+    slots = {key: slot for slot, key in enumerate(output.memory)}
+    for key, buffer in zip(reduction.memory, reduction.buffers, strict=True):
+        if slots.setdefault(key, len(buffers)) == len(buffers):
             buffers.append(buffer)
     if len(buffers) > MAX_BUFFERS:
         return None
-    numbers = [slots[_key(buffer)] for buffer in reduction.buffers]
+    numbers = [slots[key] for key in reduction.memory]
     elements, *others = output.ast.src
     total = _beside(reduction.nest, output.ast, numbers)
     loops = loops_alike(elements, total)

@@ -18,12 +18,11 @@ from ..ir.node import Node
 from ..ir.remembered import remembered
 from ..target import Target
 from .draft import Draft
-from .kernel import Kernel
-from .kernel_choices import with_choices
+from .kernel import Kernel, with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
 from .output_reductions import join_output_reductions
-from .prepare import fold_empty_loops, own_memory, store_in_place, without_marks
+from .prepare import cut_long_scans, fold_empty_loops, own_memory, store_in_place, without_marks
 from .revisions import (
     bind_fewer_buffers,
     join_kernels,
@@ -34,7 +33,6 @@ from .revisions import (
     store_in_textures,
     store_partial_sums,
 )
-from .scans import cut_long_scans
 from .separate_sums import separate_sums
 from .sorts import expand_sorts
 from .spread_windows import spread_windows
@@ -106,7 +104,7 @@ def schedule(
         for prepare in PREPARE:
             nodes = prepare(nodes, target)
         draft = _settled(Draft(nodes, device, target, keeping_of(target)))
-        kernels = merge(draft.kernels, draft.before, draft.plan, draft.nodes, target)
+        kernels = merge(draft)
         if not settings.REPRODUCIBLE:
             kernels = join_output_reductions(kernels, target)
         return [with_choices(kernel, draft.plan, made) for kernel in kernels], draft.nodes

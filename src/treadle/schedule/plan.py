@@ -8,25 +8,35 @@ from __future__ import annotations
 import functools
 import operator
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
 from ..ir.shape import size_max, size_product
 from ..ir.views import operand
-from .decision import Decision, Home
 from .index import Index, unwindow_steps
 
 __all__ = [
-    "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Demand", "Group", "Kept", "Plan",
-    "Weight", "distinct", "is_heavy", "ranges_in", "weigh",
+    "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Claim", "Decision", "Demand",
+    "Group", "Home", "Kept", "Plan", "Weight", "behind_moves", "distinct", "elements", "is_heavy",
+    "product_of", "ranges_in", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
 # Nodes that are always stored: their kernel has a form of its own, or the user asked for it.
 STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN))
+BOUNDARY = LEAVES | STORED | {Op.AFTER}  # what kernels begin with
 COSTLY = TRANSCENDENTAL | {Op.SQRT, Op.FDIV}
 PRODUCT, FACTOR = 1, 2
+
+
+@dataclass(eq=False)
+class Home:
+    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
+
+    ranges: Index
+    heavy: bool = False
+    row_stats: list[frozenset[Node]] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,17 @@ class Demand:
     linear: bool = False
     dynamic: bool = False
     results: frozenset[Node] = frozenset()
+
+    def stricter(self, other: Demand) -> Demand:
+        """The demand for both, where `other` is for the same element."""
+        return replace(
+            self,
+            body=max(self.body, other.body, key=len),
+            heavy=max(self.heavy, other.heavy),
+            linear=self.linear and other.linear,
+            dynamic=self.dynamic or other.dynamic,
+            results=self.results | other.results,
+        )
 
 
 @dataclass(eq=False)
@@ -87,6 +108,45 @@ class Group(Home):
             return Node.index(0)
         self.next_range += 1
         return Node.range(size, self.next_range - 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Claim:
+    """What a reduction that is computed inside the loops of `home` takes from others.
+
+    The `rows` that a statistic is computed for are those of all that follow it; where they are
+    None, it is the one matmul-like reduction that a home may have.
+    """
+
+    home: Home
+    rows: frozenset[Node] | None = None
+
+    def apply(self) -> None:
+        """Note it at its home."""
+        if self.rows is None:
+            self.home.heavy = True
+        else:
+            self.home.row_stats.append(self.rows)
+
+
+@dataclass(frozen=True, eq=False)
+class Decision:
+    """`node` gets memory of its own if it `is_stored`, else it is computed where it is used.
+
+    `is_output`: stored since the graph was asked for it. `claim` holds once an inlined reduction
+    has moved into its kernel.
+    """
+
+    node: Node
+    is_stored: bool
+    reason: str
+    claim: Claim | None = None
+    is_output: bool = False
+
+    def apply(self) -> None:
+        """What is inlined leaves its claim at the kernel that computes it."""
+        if self.claim is not None:
+            self.claim.apply()
 
 
 @dataclass(eq=False)
@@ -188,7 +248,7 @@ def weigh(order: list[Node]) -> dict[Node, Weight]:
     weights: dict[Node, Weight] = {}
     for node in order:
         below = [weights[s] for s in node.src]
-        if node.op in LEAVES or node.op in STORED or node.op is Op.AFTER:
+        if node.op in BOUNDARY:
             loads = frozenset() if node.op in (Op.CONST, Op.IOTA) else frozenset((node,))
             weights[node] = Weight(0, 0, loads, False)
             continue
@@ -213,15 +273,34 @@ def is_heavy(node: Node) -> bool:
         product = operand(product)
     if product.op is not Op.MUL:
         return False
-    whole = size_product(size_max(s) for s in product.shape)
-    return all(distinct(factor) * 2 <= whole for factor in product.src)
+    return all(distinct(factor) * 2 <= elements(product) for factor in product.src)
+
+
+def product_of(node: Node) -> Node:
+    """The MUL of a matmul-like reduction."""
+    product = operand(node)
+    while product.op is not Op.MUL:
+        product = operand(product)
+    return product
 
 
 def distinct(node: Node) -> int:
     """How many different elements a factor has, at most."""
-    least = size_product(size_max(s) for s in node.shape)
+    least = elements(node)
     while node.op in MOVEMENT or node.op is Op.CAST:
         node = operand(node)
         if node.op is not Op.CONST:
-            least = min(least, size_product(size_max(s) for s in node.shape))
+            least = min(least, elements(node))
     return least
+
+
+def elements(node: Node) -> int:
+    """How many elements a node has, at most."""
+    return size_product(size_max(s) for s in node.shape)
+
+
+def behind_moves(node: Node) -> Node:
+    """What views and casts are of."""
+    while node.op in MOVEMENT or node.op is Op.CAST:
+        node = operand(node)
+    return node

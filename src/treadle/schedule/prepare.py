@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections import Counter
 
 from ..ir.accumulators import identity
+from ..ir.builders import constant, cut, expand, iota_along, padded, reshape, scan
+from ..ir.choices import take
 from ..ir.node import Node, toposort, without
 from ..ir.op import Op
+from ..ir.rewrite import rewrite_with
+from ..ir.shape import all_known
 from ..ir.versions import stored_below, view_base
 from ..ir.views import Assign, Scatter, operand
 from ..target import Target
 from .plan import LEAVES
 
-__all__ = ["fold_empty_loops", "own_memory", "store_in_place", "without_marks"]
+__all__ = ["cut_long_scans", "fold_empty_loops", "own_memory", "store_in_place", "without_marks"]
+
+LONG_SCAN = 1 << 10
 
 
 def without_marks(nodes: list[Node], target: Target | None) -> list[Node]:
@@ -32,19 +38,13 @@ def fold_empty_loops(nodes: list[Node], target: Target | None) -> list[Node]:
         if 0 in node.shape:
             continue
         if node.op is Op.REDUCE and 0 in operand(node).shape:
-            mapping[node] = _filled(identity(node.arg.op, node.dtype), node)
+            mapping[node] = expand(identity(node.arg.op, node.dtype), node.shape)
         if node.op in (Op.PAD, Op.UNWINDOW, Op.GATHER) and 0 in operand(node).shape:
-            mapping[node] = _filled(Node.const(node.dtype, 0), node)
+            mapping[node] = constant(node.dtype, 0, node.shape)
         if node.op is Op.SCATTER and 0 in Scatter.of(node).values.shape:
             base = Scatter.of(node).base.substitute(mapping)
             mapping[node] = Node(Op.CONTIGUOUS, node.dtype, (base,))
     return [node.substitute(mapping) for node in nodes] if mapping else nodes
-
-
-def _filled(value: Node, like: Node) -> Node:
-    """`value` everywhere, in the shape of `like`."""
-    ones = Node(Op.RESHAPE, value.dtype, (value,), (1,) * len(like.shape))
-    return Node(Op.EXPAND, value.dtype, (ones,), like.shape)
 
 
 def store_in_place(nodes: list[Node], target: Target | None) -> list[Node]:
@@ -79,3 +79,38 @@ def own_memory(nodes: list[Node], target: Target | None) -> list[Node]:
         else node
         for node in nodes
     ]
+
+
+def cut_long_scans(nodes: list[Node], target: Target | None) -> list[Node]:
+    """`nodes` with every long SCAN in blocks, if `target` has work items: many slow ones.
+
+    cumsum of 70000   ->  the cumsum of each of 137 blocks of 512, plus that of the blocks' totals
+
+    A scan takes one work item a step for each element of its axis. In blocks it is two scans of
+    about the square root of that many steps, of all blocks at once.
+    """
+    sink = Node.sink(nodes)
+    if target is None or target.workgroup is None or not any(map(_is_long, sink.toposort())):
+        return nodes
+    return list(rewrite_with(sink, lambda node: _in_blocks(node) if _is_long(node) else None).src)
+
+
+def _is_long(node: Node) -> bool:
+    if node.op is not Op.SCAN or not all_known(node.shape):
+        return False
+    return node.shape[node.arg.axis] > LONG_SCAN
+
+
+def _in_blocks(node: Node) -> Node:
+    take("blocked_scan")
+    axis, op, (x,) = node.arg.axis, node.arg.op, node.src
+    size, outer, rest = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
+    step = 1 << ((size - 1).bit_length() + 1) // 2
+    count = -(-size // step)
+    blocks = (*outer, count, step, *rest)
+    inner = scan(reshape(padded(x, axis, 0, count * step - size), blocks), op, axis + 1)
+    last = reshape(cut(inner, axis + 1, (step - 1, step)), (*outer, count, *rest))
+    before = padded(cut(scan(last, op, axis), axis, (0, count - 1)), axis, 1, 0)
+    before = expand(reshape(before, (*outer, count, 1, *rest)), blocks)
+    whole = (iota_along(blocks, axis) > 0).where(before.alu(op, inner), inner)
+    return cut(reshape(whole, (*outer, count * step, *rest)), axis, (0, size))

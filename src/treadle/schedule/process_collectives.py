@@ -12,16 +12,18 @@ are padded. With REPRODUCIBLE=1 sums are in the order of the processes.
 
 from __future__ import annotations
 
+from functools import partial
 from functools import reduce as fold
 
 from ..config import settings
 from ..dtype import DType, dtypes
 from ..errors import ShapeError
 from ..ir.args import CollectiveArg, Mesh, ShardArg
+from ..ir.builders import cut, padded, permute, reshape, with_size
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.shape import Shape, all_known
-from .collectives import cut, joined, padded, reshaped
+from .collectives import bounds_of, joined
 
 __all__ = ["all_reduce", "moved", "reduce_scatter"]
 
@@ -60,8 +62,7 @@ def moved(part: Node, have: ShardArg, to: ShardArg | None) -> Node:
         return part
     mesh, axis, sizes = _split(to)
     if have.axis is None:
-        begin = sum(sizes[: mesh.rank])
-        return cut(part, axis, (begin, begin + sizes[mesh.rank]))
+        return cut(part, axis, bounds_of(sizes)[mesh.rank])
     if have.axis == axis or mesh.size == 1:
         return moved(_gathered(part, have), ShardArg(mesh, None), to)
     return _exchanged(part, have, to)
@@ -97,12 +98,10 @@ def _stacked(x: Node, axis: int, sizes: tuple[int, ...]) -> Node:
     """(pieces, *shape of one), all as long along `axis` as the longest one."""
     longest, count = max(sizes), len(sizes)
     if min(sizes) < longest:
-        bounds = [(sum(sizes[:i]), sum(sizes[: i + 1])) for i in range(count)]
-        parts = [cut(x, axis, piece) for piece in bounds]
+        parts = [cut(x, axis, piece) for piece in bounds_of(sizes)]
         x = joined([padded(p, axis, 0, longest - p.shape[axis]) for p in parts], axis)
-    split = reshaped(x, (*x.shape[:axis], count, longest, *x.shape[axis + 1 :]))
-    rest = [at for at in range(len(split.shape)) if at != axis]
-    return Node(Op.PERMUTE, x.dtype, (split,), (axis, *rest))
+    split = reshape(x, (*x.shape[:axis], count, longest, *x.shape[axis + 1 :]))
+    return permute(split, (axis, *(at for at in range(len(split.shape)) if at != axis)))
 
 
 def _joined(stacked: Node, axis: int, sizes: tuple[int, ...]) -> Node:
@@ -110,18 +109,15 @@ def _joined(stacked: Node, axis: int, sizes: tuple[int, ...]) -> Node:
     if min(sizes) < max(sizes):
         return joined([cut(_row(stacked, i), axis, (0, n)) for i, n in enumerate(sizes)], axis)
     order = (*range(1, axis + 1), 0, *range(axis + 1, len(stacked.shape)))
-    shape = stacked.shape[1:]
-    found = Node(Op.PERMUTE, stacked.dtype, (stacked,), order)
-    return reshaped(found, (*shape[:axis], sum(sizes), *shape[axis + 1 :]))
+    return reshape(permute(stacked, order), with_size(stacked.shape[1:], axis, sum(sizes)))
 
 
 def _row(stacked: Node, number: int) -> Node:
-    return reshaped(cut(stacked, 0, (number, number + 1)), stacked.shape[1:])
+    return reshape(cut(stacked, 0, (number, number + 1)), stacked.shape[1:])
 
 
 def _in_order(stacked: Node, op: Op) -> Node:
-    rows = [_row(stacked, number) for number in range(stacked.shape[0])]
-    return fold(lambda a, b: alu(op, a, b), rows)
+    return fold(partial(alu, op), (_row(stacked, number) for number in range(stacked.shape[0])))
 
 
 _ON_BOOLS = {Op.ADD: Op.MAX, Op.MUL: Op.MIN}  # or, and

@@ -9,6 +9,7 @@ nothing outside a buffer is ever read.
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 
 from ..dtype import dtypes
@@ -19,11 +20,18 @@ from ..ir.loops import loop_size
 from ..ir.node import Node, as_index, item, rebuild
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
-from ..ir.shape import Shape, size_product
-from ..ir.versions import stored_below, view_base
+from ..ir.shape import size_product
+from ..ir.versions import memory_key, stored_below, view_base
 from ..ir.views import After, Assign, Gather, Load, Reduce, Register, bound_of, operand
-from .fuse import reduce_index
-from .index import TRUE, Index, flat_index, gathered_index, places_index, source_index
+from .index import (
+    TRUE,
+    Index,
+    flat_index,
+    gathered_index,
+    places_index,
+    reduce_index,
+    source_index,
+)
 from .kernel import Kernel
 from .plan import Group, Kept, Plan, ranges_in
 from .store_order import in_order
@@ -32,7 +40,7 @@ from .textures import image_of
 __all__ = ["build_kernel", "end", "reduce_over", "storage_of"]
 
 Key = tuple[Node, Index, Node]
-_HAVE_NO_SOURCES = frozenset((Op.CONST, Op.IOTA, Op.VARIABLE, Op.BIND))
+Steps = Generator[list[Key], None, Node]  # asks for elements, and makes one of them
 
 
 @dataclass(eq=False)
@@ -56,8 +64,7 @@ class _Builder:
 
     def param(self, storage: Node) -> Node:
         """The kernel argument for a BUFFER or a stored node."""
-        key = storage.arg.token if storage.op is Op.BUFFER else storage
-        slot = self.slots.setdefault(key, len(self.buffers))
+        slot = self.slots.setdefault(memory_key(storage), len(self.buffers))
         if slot == len(self.buffers):
             self.buffers.append(storage)
         is_new = storage.op is not Op.BUFFER
@@ -69,23 +76,26 @@ class _Builder:
         return Node(Op.PARAM, storage.dtype, (), ref)
 
     def value(self, node: Node, index: Index, valid: Node = TRUE) -> Node:
-        """The value of element `index` of `node`; loads happen only where `valid` holds."""
+        """The value of element `index` of `node`; loads happen only where `valid` holds.
+
+        What others are needed first is kept in a list, since graphs are deep.
+        """
         root = (node, index, valid)
-        stack = [root]
+        stack, begun = [root], dict[Key, Steps]()
         while stack:
             key = stack[-1]
             if key in self.values:
                 stack.pop()
                 continue
-            pending = [need for need in self._needs(*key) if need not in self.values]
-            if pending:
-                stack.extend(pending)
-            else:
-                self.values[key] = self._combine(*key)
-                stack.pop()
+            if key not in begun:
+                begun[key] = self._steps(*key)
+            try:
+                stack += [need for need in next(begun[key]) if need not in self.values]
+            except StopIteration as done:
+                self.values[key] = done.value
         return self.values[root]
 
-    # -- what a value needs, and how it is made from that ---------------------------------------
+    # -- how a value is made ----------------------------------------------------------------------
 
     def _is_read(self, node: Node, index: Index, valid: Node) -> bool:
         """Whether an element is loaded: it is stored before, and not computed here."""
@@ -125,39 +135,19 @@ class _Builder:
             view = operand(view)
         return self._position(view, index)
 
-    def _needs(self, node: Node, index: Index, valid: Node) -> list[Key]:
+    def _steps(self, node: Node, index: Index, valid: Node) -> Steps:
+        """How an element is made: asks for others, which are among `values` then."""
         known = self._known_from(node, index, valid)
         if known is not None:
-            return [known]
-        if self._is_read(node, index, valid) or node.op in _HAVE_NO_SOURCES:
-            return []
-        kept = self.plan.kept.get((self.group, node))
-        if kept is not None and index != kept.ranges:
-            return [(node, kept.ranges, TRUE)]
-        if node.op in ALU:
-            return [(source, index, valid) for source in node.src]
-        if node.op in MOVEMENT:
-            return [self._moved(node, index, valid)[0]]
-        if node.op in SAME or node.op is Op.CONTIGUOUS:
-            return [(operand(node), index, valid)]
-        if node.op in (Op.REDUCE, Op.UNWINDOW):
-            return [self._reduced(node, index, valid)[0]]
-        if node.op is Op.GATHER:
-            where = self._gather_index(node, index, valid)
-            if where not in self.values:
-                return [where]
-            return [where, self._gathered(node, index, valid)]
-        raise InternalError(f"no loops for {node.op.name}")
-
-    def _combine(self, node: Node, index: Index, valid: Node) -> Node:
-        known = self._known_from(node, index, valid)
-        if known is not None:
+            yield [known]
             return self.values[known]
         if self._is_read(node, index, valid):
             return self._load(node, index, valid)
         kept = self.plan.kept.get((self.group, node))
         if kept is not None and index != kept.ranges:
-            return self._from_row(node, kept, index[kept.axis])
+            row = (node, kept.ranges, TRUE)
+            yield [row]
+            return _from_row(self.values[row], kept, index[kept.axis])
         if node.op is Op.CONST:
             return Node(Op.CONST, node.dtype, (), node.arg)
         if node.op in (Op.VARIABLE, Op.BIND):
@@ -165,26 +155,27 @@ class _Builder:
         if node.op is Op.IOTA:
             return index[0].cast(node.dtype)
         if node.op in ALU:
-            return rebuild(node, tuple(self.values[source, index, valid] for source in node.src))
-        if node.op in MOVEMENT:
-            key, inside = self._moved(node, index, valid)
-            return self._masked(self.values[key], inside, key[2])
+            sources = [(source, index, valid) for source in node.src]
+            yield sources
+            return rebuild(node, tuple(self.values[source] for source in sources))
         if node.op in SAME or node.op is Op.CONTIGUOUS:
-            return self.values[operand(node), index, valid]
+            same = (operand(node), index, valid)
+            yield [same]
+            return self.values[same]
+        if node.op in MOVEMENT:
+            moved, inside = source_index(node, index)
+            return (yield from self._behind(operand(node), moved, valid, inside))
         if node.op in (Op.REDUCE, Op.UNWINDOW):
-            return self._reduce(node, index, valid)
-        key = self._gathered(node, index, valid)
-        return self._masked(self.values[key], key[2], key[2])
+            return (yield from self._reduced(node, index, _conditions_on(index, valid)))
+        if node.op is Op.GATHER:
+            return (yield from self._gathered(node, index, valid))
+        raise InternalError(f"no loops for {node.op.name}")
 
-    def _from_row(self, node: Node, kept: Kept, position: Node) -> Node:
-        """One element of a row that the kernel keeps."""
-        value, loop = self.values[node, kept.ranges, TRUE], kept.loop
-        arg = StageArg("shared", (loop_size(loop),))
-        return Node(Op.STAGE, node.dtype, (value, TRUE, loop, position, loop), arg)
-
-    def _moved(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
-        moved, inside = source_index(node, index)
-        return (operand(node), moved, simplify(valid & inside)), inside
+    def _behind(self, source: Node, index: Index, valid: Node, inside: Node) -> Steps:
+        """An element of `source` where it is `inside` of that, else 0."""
+        valid = simplify(valid & inside)
+        yield [(source, index, valid)]
+        return self._masked(self.values[source, index, valid], inside, valid)
 
     def _masked(self, value: Node, inside: Node, valid: Node) -> Node:
         if inside is TRUE:
@@ -205,32 +196,28 @@ class _Builder:
             self.loops[key] = found
         return self.loops[key]
 
-    def _reduced(self, node: Node, index: Index, valid: Node) -> tuple[Key, Node]:
-        valid = _conditions_on(index, valid)
-        loops = self._loops(node, index, valid)
-        inner, inside = reduce_index(node, index, loops)
-        return (operand(node), inner, simplify(valid & inside)), inside
-
-    def _reduce(self, node: Node, index: Index, valid: Node) -> Node:
-        key, inside = self._reduced(node, index, valid)
+    def _reduced(self, node: Node, index: Index, valid: Node) -> Steps:
+        positions = self._loops(node, index, valid)
+        inner, inside = reduce_index(node, index, positions)
+        value = yield from self._behind(operand(node), inner, valid, inside)
         is_wide = node.op is Op.REDUCE and node.arg.is_wide
         arg = ReduceArg(Op.ADD if node.op is Op.UNWINDOW else node.arg.op, is_wide=is_wide)
-        value = self._masked(self.values[key], inside, key[2])
-        positions = self._loops(node, index, _conditions_on(index, valid))
         loops = tuple(r for r in positions if r.op is Op.RANGE)
         if node.op is Op.REDUCE and node.arg.is_place:
             both = tuple_of((value, positions[0].cast(node.dtype)))
             return item(reduce_over(arg, both, loops), 1)
         return reduce_over(arg, value, loops)
 
-    def _gather_index(self, node: Node, index: Index, valid: Node) -> Key:
-        return (Gather.of(node).index, places_index(node, index), valid)
-
-    def _gathered(self, node: Node, index: Index, valid: Node) -> Key:
-        source = Gather.of(node).source
-        position = self.values[self._gather_index(node, index, valid)].cast(dtypes.index)
+    def _gathered(self, node: Node, index: Index, valid: Node) -> Steps:
+        source, where, _ = Gather.of(node)
+        place = (where, places_index(node, index), valid)
+        yield [place]
+        position = self.values[place].cast(dtypes.index)
         inside = (position >= 0) & (position < as_index(source.shape[node.arg.axis]))
-        return (source, gathered_index(node, index, position), simplify(valid & inside))
+        valid = simplify(valid & inside)
+        found = (source, gathered_index(node, index, position), valid)
+        yield [found]
+        return self._masked(self.values[found], valid, valid)
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = stored_below(node)
@@ -239,6 +226,12 @@ class _Builder:
         if valid is not TRUE:
             src = (*src, valid, Node.const(node.dtype, 0))
         return Node(Op.LOAD, node.dtype, src)
+
+
+def _from_row(value: Node, kept: Kept, position: Node) -> Node:
+    """One element of a row that the kernel keeps, of which each is `value`."""
+    arg = StageArg("shared", (loop_size(kept.loop),))
+    return Node(Op.STAGE, value.dtype, (value, TRUE, kept.loop, position, kept.loop), arg)
 
 
 def _conditions_on(index: Index, valid: Node) -> Node:
@@ -295,7 +288,8 @@ def build_kernel(
     if len(roots) > 1:
         reason = f"{reason}; it and {len(roots) - 1} more are stored over the same loops"
     ast, buffers = Node.sink(effects), tuple(builder.buffers)
-    kernel = Kernel(ast, roots, buffers, slots, device, reason)
+    choices = frozenset(("fuse_producer",) if inside else ())
+    kernel = Kernel(ast, roots, buffers, slots, device, reason, choices)
     return kernel, frozenset(builder.reads)
 
 
@@ -310,9 +304,9 @@ def end(effect: Node, loops: Index) -> Node:
     return Node(Op.END, dtypes.void, (effect, *ranges), 1)
 
 
-def _store(builder: _Builder, storage: Node, index: Index, shape: Shape, value: Node) -> Node:
-    position = simplify(flat_index(index, shape))
-    return Node(Op.STORE, dtypes.void, (builder.param(storage), position, value))
+def _store(builder: _Builder, root: Node, index: Index, value: Node) -> Node:
+    position = simplify(flat_index(index, root.shape))
+    return Node(Op.STORE, dtypes.void, (builder.param(root), position, value))
 
 
 def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
@@ -325,7 +319,7 @@ def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
 def _stored(builder: _Builder, root: Node) -> Node:
     ranges = builder.place_of(root)
     if root.op is not Op.ASSIGN:
-        return _store(builder, root, ranges, root.shape, builder.value(root, ranges))
+        return _store(builder, root, ranges, builder.value(root, ranges))
     value = builder.value(Assign.of(root).value, ranges)
     src = (builder.param(storage_of(root)), builder.place(root), value)
     return Node(Op.STORE, dtypes.void, src)
@@ -342,7 +336,7 @@ def _scan(builder: _Builder) -> list[Node]:
     register = Register(identity(op, root.dtype), outer, ref, root.dtype).node()
     update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
     result = Node(Op.AFTER, root.dtype, (register, update))
-    store = _store(builder, root, ranges, root.shape, result)
+    store = _store(builder, root, ranges, result)
     return [end(store, (*outer, ranges[axis]))]
 
 
@@ -350,7 +344,7 @@ def _scatter(builder: _Builder) -> list[Node]:
     root, ranges = builder.group.root, builder.group.ranges
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
-    first = end(_store(builder, root, ranges, root.shape, builder.value(base, ranges)), ranges)
+    first = end(_store(builder, root, ranges, builder.value(base, ranges)), ranges)
     loops = builder.plan.own_loops[root]
     positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)

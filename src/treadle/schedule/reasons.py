@@ -13,16 +13,21 @@ from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.shape import size_max, size_product
 from ..ir.views import operand
-from .decision import Claim, Decision, Home
 from .plan import (
+    BOUNDARY,
     COSTLY,
     FACTOR,
     LEAVES,
     PRODUCT,
     STORED,
+    Claim,
+    Decision,
     Demand,
+    Home,
     Kept,
     Weight,
+    behind_moves,
+    elements,
     is_heavy,
     ranges_in,
 )
@@ -36,6 +41,7 @@ SMALL_WORK = 1 << 15
 MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
 _PADDING = "most of what its kernel would compute is padding, or the same again"
+_READ = LEAVES | {Op.AFTER}
 _NO_PRODUCTS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.GATHER))
 
 
@@ -75,14 +81,15 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
         return "it is read at positions that are not known in advance"
     if len(demands) == 1 and _is_read_often(node, demands[0]) and _is_epilogue(node):
         return "it ends the kernel of a matmul-like reduction, and is read many times"
-    if any(d.heavy == FACTOR for d in demands) and not _only_casts(node):
+    if any(d.heavy == FACTOR for d in demands) and behind_moves(node).op not in _READ:
         if weight.costly or weight.ops > 3:
             return "a matmul-like reduction reads each element many times"
-    if any(_is_computed_anew(node, d) for d in demands) and _has_costly_elements(node):
+    if any(_is_computed_anew(node, d) for d in demands) and _has_costlyelements(node):
         return "each result of a reduction would compute its costly elements anew"
     if len(groups) > 1 and weight.reduces and _is_cheap_above_product(node):
         return None
-    if any(d.group.ops + weight.ops > MAX_KERNEL_OPS for d in demands) and _own_ops(node):
+    is_own = node.op in ALU and size_product(node.shape) != 1
+    if any(d.group.ops + weight.ops > MAX_KERNEL_OPS for d in demands) and is_own:
         if all(d.group.ops > MAX_KERNEL_OPS // 2 for d in demands) or len(demands) > 1:
             return f"the kernel would have more than {MAX_KERNEL_OPS} operations"
     if len(demands) == 1:
@@ -103,7 +110,7 @@ def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) ->
 def _is_read_often(node: Node, demand: Demand) -> bool:
     """Whether a product reads `node`, or a reduction over windows that overlap."""
     loops = ranges_in(demand.index)
-    is_windowed = loops & frozenset(demand.body) and loop_size(*loops) > 2 * _elements(node)
+    is_windowed = loops & frozenset(demand.body) and loop_size(*loops) > 2 * elements(node)
     return demand.heavy == FACTOR or bool(is_windowed and not demand.linear)
 
 
@@ -112,12 +119,12 @@ def _is_epilogue(node: Node) -> bool:
 
     That is stored in any case: its kernel computes the rest once for each element.
     """
-    size, pending = _elements(node), [node]
+    size, pending = elements(node), [node]
     while pending:
         now = pending.pop()
-        if is_heavy(now) and _elements(now) == size:
+        if is_heavy(now) and elements(now) == size:
             return now is not node
-        if now.op in ALU or (now.op in MOVEMENT and _elements(now) == size):
+        if now.op in ALU or (now.op in MOVEMENT and elements(now) == size):
             pending.extend(now.src)
     return False
 
@@ -129,19 +136,15 @@ def _is_computed_anew(node: Node, demand: Demand) -> bool:
     times = 1
     for r in demand.results - ranges_in(demand.index):
         times *= loop_size(r)
-    return times >= MIN_ROWS and times * _elements(node) > SMALL_WORK
+    return times >= MIN_ROWS and times * elements(node) > SMALL_WORK
 
 
-def _has_costly_elements(node: Node) -> bool:
+def _has_costlyelements(node: Node) -> bool:
     """Whether something costly is computed for each element of `node`, not just for each row."""
-    size = _elements(node)
-    is_inside = lambda n: n.op in ALU and 2 * _elements(n) > size
+    size = elements(node)
+    is_inside = lambda n: n.op in ALU and 2 * elements(n) > size
     own = node.toposort(lambda n: is_inside(n) or n.op in MOVEMENT)
     return any(n.op in COSTLY and is_inside(n) for n in own)
-
-
-def _elements(node: Node) -> int:
-    return size_product(size_max(s) for s in node.shape)
 
 
 def _is_small_expanded(node: Node) -> bool:
@@ -149,7 +152,7 @@ def _is_small_expanded(node: Node) -> bool:
 
     A comparison of windows with their largest elements, say: those are stored instead.
     """
-    is_large = lambda n: 2 * _elements(n) > _elements(node)
+    is_large = lambda n: 2 * elements(n) > elements(node)
     own = [n for n in node.toposort(is_large) if is_large(n) and n.op not in MOVEMENT]
     return len(own) <= CHEAP_OPS and all(n.op in ALU and n.op not in COSTLY for n in own)
 
@@ -160,7 +163,7 @@ def _is_cheap_above_product(node: Node) -> bool:
     Several kernels that want it then store that, once, and not each value on the way from there:
     an activation, its slope, and all that both share. What else is read is small, such as a bias.
     """
-    size = _elements(node)
+    size = elements(node)
     products = ops = costly = 0
     pending, seen = [node], {node}
     while pending:
@@ -170,9 +173,9 @@ def _is_cheap_above_product(node: Node) -> bool:
         is_product = is_heavy(item)
         if item.op in _NO_PRODUCTS and not is_product:
             return False
-        if is_product or item.op in LEAVES or item.op in STORED or item.op is Op.AFTER:
-            is_large = 2 * _elements(item) > size
-            if is_large and (not is_product or _elements(item) > size):
+        if is_product or item.op in BOUNDARY:
+            is_large = 2 * elements(item) > size
+            if is_large and (not is_product or elements(item) > size):
                 return False
             products += is_large
             continue
@@ -189,16 +192,6 @@ def _is_cheap_above_product(node: Node) -> bool:
 def _is_widened(node: Node) -> bool:
     """Whether a node holds the numbers of a smaller type."""
     return node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize
-
-
-def _only_casts(node: Node) -> bool:
-    while node.op in MOVEMENT or node.op is Op.CAST:
-        node = operand(node)
-    return node.op in LEAVES or node.op is Op.AFTER
-
-
-def _own_ops(node: Node) -> bool:
-    return node.op in ALU and size_product(node.shape) != 1
 
 
 def _on_reduce(node: Node, demands: list[Demand], weight: Weight) -> Decision:
@@ -280,7 +273,7 @@ def _is_mostly_padding(node: Node, demand: Demand) -> bool:
     """Whether a kernel would compute the sums of `node` for twice as many results as there are."""
     used = ranges_in(demand.index)
     is_all = used == ranges_in(demand.home.ranges) and not demand.body
-    is_more = loop_size(*used) >= 2 * _elements(node)
+    is_more = loop_size(*used) >= 2 * elements(node)
     return is_all and is_more and _steps_below(node) >= MIN_NESTED_REDUCE
 
 
@@ -290,7 +283,7 @@ def _is_part_of_line(node: Node, loops: frozenset[Node]) -> bool:
     In a buffer for the gradients of several matrices, say.
     """
     axes = sum(size != 1 for size in node.shape)
-    return len(loops) < axes and loop_size(*loops) > _elements(node)
+    return len(loops) < axes and loop_size(*loops) > elements(node)
 
 
 def _steps_below(node: Node) -> int:

@@ -15,16 +15,14 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Assign
 from ..target import Target, chain_of
-from .chain_layouts import store_columns_last
+from .chain_results import store_as_narrow, store_columns_last
 from .draft import Draft
 from .kernel import Kernel
 from .layouts import store_channels_last
 from .limits import cut_to_fit, fits
-from .local_intermediates import keeping_of
 from .multi_output import joinable
 from .order import copy_old_versions
-from .partial_sums import store_as_narrow
-from .store_order import is_safe, stores_of
+from .store_order import is_safe
 from .textures import keep_in_images
 
 __all__ = [
@@ -71,10 +69,7 @@ def store_partial_sums(draft: Draft) -> Draft | None:
         return None
     narrow = frozenset(u.dtype for u in target.matrix_units if chain_of(u) is not None)
     nodes = store_as_narrow(draft.nodes, draft.plan, narrow)
-    if nodes == draft.nodes:
-        return None
-    take("narrow_partial_sums")
-    return replace(draft.of(nodes), joined={})
+    return _of_changed(draft, nodes, "narrow_partial_sums")
 
 
 def keep_what_runs(draft: Draft) -> Draft | None:
@@ -95,12 +90,8 @@ def keep_what_runs(draft: Draft) -> Draft | None:
 
 def _keeps(kernel: Kernel, target: Target) -> bool:
     """Whether the target can run a kernel that keeps rows: workgroups do so on matrix units."""
-    return target.workgroup is None or all(_carries(end, target) for end in kernel.ast.src)
-
-
-def _carries(end: Node, target: Target) -> bool:
-    found = rows_of(end)
-    return found is not None and unit_of(found, target) is not None
+    found = (rows_of(end) for end in kernel.ast.src)
+    return target.workgroup is None or all(rows and unit_of(rows, target) for rows in found)
 
 
 def store_chains(draft: Draft) -> Draft | None:
@@ -108,10 +99,7 @@ def store_chains(draft: Draft) -> Draft | None:
     if draft.target is None or draft.target.workgroup is not None:
         return None
     nodes = store_columns_last(draft.nodes, draft.plan)
-    if nodes == draft.nodes:
-        return None
-    take("columns_last")
-    return replace(draft.of(nodes), joined={})
+    return _of_changed(draft, nodes, "columns_last")
 
 
 def store_in_layouts(draft: Draft) -> Draft | None:
@@ -121,10 +109,15 @@ def store_in_layouts(draft: Draft) -> Draft | None:
         return None
     kernels = [kernel for kernel, _ in draft.built.values()]
     nodes = store_channels_last(draft.nodes, draft.plan, kernels)
+    return _of_changed(draft, nodes, "channels_last")
+
+
+def _of_changed(draft: Draft, nodes: list[Node], choice: str) -> Draft | None:
+    """The draft of `nodes`, if these are others: `choice` was made, and kernels join anew."""
     if nodes == draft.nodes:
         return None
-    take("channels_last")
-    return replace(draft.of(nodes), joined={}, keeping=keeping_of(target))
+    take(choice)
+    return replace(draft.of(nodes), joined={})
 
 
 def order_writes(draft: Draft) -> Draft | None:
@@ -147,4 +140,4 @@ def order_writes(draft: Draft) -> Draft | None:
 
 def _overwrites_what_it_reads(root: Node, kernel: Kernel) -> bool:
     """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
-    return root.op is Op.ASSIGN and not is_safe(stores_of(kernel.ast))
+    return root.op is Op.ASSIGN and not is_safe(kernel)

@@ -12,11 +12,11 @@ whatever graph it stands, on every target.
 from __future__ import annotations
 
 from ..config import settings
-from ..ir.node import Node, carry, rebuild, toposort
+from ..ir.node import Node, carry, changed, rebuild, toposort
 from ..ir.op import MOVEMENT, SAME, Op
-from ..ir.views import operand
+from ..ir.views import behind_reshape, operand
 from ..target import Target
-from .plan import STORED, is_heavy
+from .plan import STORED, is_heavy, product_of
 
 __all__ = ["is_separate", "separate_sums"]
 
@@ -37,28 +37,24 @@ def separate_sums(nodes: list[Node], target: Target | None) -> list[Node]:
             users[source].append(node)
     stored = {_end_of(total, users, outputs) for total in sums}
     stored.update(value for total in sums for value in _read_by(total) if value.op not in MOVEMENT)
-    new: dict[Node, Node] = {}
-    for node in order:
-        src = tuple(new[s] for s in node.src)
+
+    def change(node: Node, now: Node) -> Node:
         if node in sums:
-            src = (_in_memory(src[0], is_heavy(node)),)
-        made = node if src == node.src else rebuild(node, src)
-        if node in stored and not _is_in_memory(made):
-            made = Node(Op.CONTIGUOUS, node.dtype, (made,))
-        if node.origin is not None and made is not node:
-            carry(node, made, node.origin)
-        new[node] = made
-    return [new[node] for node in nodes]
+            now = rebuild(now, (_in_memory(operand(now), is_heavy(node)),))
+        if node in stored and not _is_in_memory(now):
+            now = Node(Op.CONTIGUOUS, node.dtype, (now,))
+        if node.origin is not None and now is not node:
+            carry(node, now, node.origin)
+        return now
+
+    return list(changed(nodes, change))
 
 
 def is_separate(root: Node) -> bool:
     """Whether a stored node is a sum that no kernel may compute beside something else."""
     if not settings.REPRODUCIBLE or root.op is not Op.CONTIGUOUS:
         return False
-    value = operand(root)
-    while value.op is Op.RESHAPE:
-        value = operand(value)
-    return value.op in _SUMS
+    return behind_reshape(operand(root)).op in _SUMS
 
 
 def _is_rounded(node: Node) -> bool:
@@ -82,10 +78,8 @@ def _end_of(total: Node, users: dict[Node, list[Node]], outputs: frozenset[Node]
 
 def _read_by(total: Node) -> list[Node]:
     """What a sum reads: factors of a product that uses each many times, else what it adds."""
-    value = operand(total)
-    while is_heavy(total) and value.op is not Op.MUL:
-        value = operand(value)
-    return list(map(_before_growing, value.src if is_heavy(total) else (value,)))
+    read = product_of(total).src if is_heavy(total) else total.src
+    return list(map(_before_growing, read))
 
 
 def _before_growing(value: Node) -> Node:

@@ -15,31 +15,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import TypeVar
+from dataclasses import dataclass, field, replace
+from typing import TypeGuard, TypeVar
 from weakref import WeakKeyDictionary
 
 from ..errors import DeviceError
 from ..ir.args import GatherArg, Mesh, PartArg, ShardArg
+from ..ir.builders import cut, expand, reshape, with_size
 from ..ir.node import Node, rebuild, toposort
-from ..ir.op import ALU, Op
+from ..ir.op import ALU, SAME, Op
 from ..ir.origin import pass_on
 from ..ir.shape import Shape
 from ..ir.views import operand, places_of
 from . import process_collectives as processes
-from .collectives import Piece, all_gather, all_reduce, copy_to, cut, joined, pieces, reshaped
+from .collectives import Piece, all_gather, all_reduce, bounds_of, brought, copy_to, joined, pieces
 
 __all__ = [
-    "Spread",
-    "Value",
-    "Whole",
-    "partition",
-    "sharded",
-    "sharded_as",
-    "spread_of",
-    "spread_over",
-    "works_on_parts",
-]
+    "Spread", "Value", "Whole", "is_over_mesh", "needed_whole", "nodes_of", "partition", "sharded",
+    "sharded_as", "spread_of", "spread_over",
+]  # fmt: skip
 
 T = TypeVar("T")
 
@@ -85,16 +79,17 @@ class Spread:
 
     def bounds(self) -> list[Piece]:
         """(begin, end) of each part."""
-        ends, found = 0, []
-        for size in self.sizes():
-            found.append((ends, ends + size))
-            ends += size
-        return self.of_parts(found)
+        return self.of_parts(bounds_of(self.sizes()))
 
     def of_parts(self, everyone: list[T]) -> list[T]:
         """What `everyone` has, of those that `parts` are of."""
         mesh = self.arg.devices
         return [everyone[mesh.rank]] if isinstance(mesh, Mesh) else everyone
+
+    @classmethod
+    def same(cls, parts: Sequence[Node], devices: tuple[str, ...]) -> Spread:
+        """Equal copies."""
+        return cls(tuple(parts), ShardArg(devices, None))
 
     def node(self) -> Node:
         """The MULTI that stands for it."""
@@ -114,22 +109,19 @@ class Spread:
         """
         parts = tuple(change(part, number) for number, part in enumerate(self.parts))
         summand = change(self.summand, 0) if keeps_sums and self.summand is not None else None
-        return Spread(parts, self._arg(axis, sizes), summand)
-
-    def _arg(self, axis: int | None, sizes: list[int] | None) -> ShardArg:
-        devices = self.arg.devices
-        if axis is None or not isinstance(devices, Mesh):
-            return ShardArg(devices, axis)
-        return ShardArg(devices, axis, self.arg.sizes if sizes is None else tuple(sizes))
+        devices, kept = self.arg.devices, None
+        if axis is not None and isinstance(devices, Mesh):
+            kept = self.arg.sizes if sizes is None else tuple(sizes)
+        return Spread(parts, ShardArg(devices, axis, kept), summand)
 
     def copies(self) -> Spread:
         """The whole value on every device."""
         if self.axis is None:
             return self
-        if isinstance(self.arg.devices, Mesh):
-            return Spread((processes.moved(self.parts[0], self.arg, None),), self._arg(None, None))
-        whole = all_gather(self.parts, self.arg.devices, self.axis)
-        return Spread(tuple(whole), ShardArg(self.arg.devices, None))
+        devices = self.arg.devices
+        if isinstance(devices, Mesh):
+            return Spread.same([processes.moved(self.parts[0], self.arg, None)], devices)
+        return Spread.same(all_gather(self.parts, devices, self.axis), devices)
 
     def on(self, device: str) -> Node:
         """The whole value on one device."""
@@ -140,11 +132,7 @@ class Spread:
         if self.axis is None:
             known = device in homes
             return self.parts[homes.index(device)] if known else copy_to(self.parts[0], device)
-        parts = [
-            part if home == device else copy_to(part, device)
-            for part, home in zip(self.parts, homes, strict=True)
-        ]
-        return joined(parts, self.axis)
+        return joined(brought(self.parts, homes, device), self.axis)
 
     def piece(self, axis: int, piece: Piece) -> Spread:
         """A piece of one axis, of all that is spread along another."""
@@ -193,7 +181,7 @@ def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
     """`value` on each of `devices`: as it is spread over them already, else as equal copies."""
     if isinstance(value, Spread) and value.arg.devices == devices:
         return value
-    return Spread(tuple(value.on(device) for device in devices), ShardArg(devices, None))
+    return Spread.same([value.on(device) for device in devices], devices)
 
 
 def partition(roots: list[Node]) -> dict[Node, Value]:
@@ -203,8 +191,8 @@ def partition(roots: list[Node]) -> dict[Node, Value]:
         value = _over_meshes.get(node)
         if value is None:
             value = _place(node, [found[s] for s in node.src])
-            pass_on(node, _nodes(value), gradient=False)
-            if node.op is Op.PART or _is_over_mesh(value):
+            pass_on(node, nodes_of(value), gradient=False)
+            if node.op is Op.PART or is_over_mesh(value):
                 _over_meshes[node] = value
         found[node] = value
     return found
@@ -214,19 +202,42 @@ def partition(roots: list[Node]) -> dict[Node, Value]:
 _over_meshes: WeakKeyDictionary[Node, Value] = WeakKeyDictionary()
 
 
-def _is_over_mesh(value: Value) -> bool:
+def is_over_mesh(value: Value) -> TypeGuard[Spread]:
+    """Whether a value is spread over processes."""
     return isinstance(value, Spread) and isinstance(value.arg.devices, Mesh)
 
 
-def works_on_parts(node: Node, src: Sequence[Value]) -> bool:
-    """Whether an op of one source works on the parts of that, one by one."""
-    rule = _RULES.get(node.op)
-    return rule is not None and rule(node, [*src]) is not None
-
-
-def _nodes(value: Value) -> tuple[Node, ...]:
-    """What is computed for a value."""
+def nodes_of(value: Value) -> tuple[Node, ...]:
+    """What this process computes for a value."""
     return value.parts if isinstance(value, Spread) else (value.node,)
+
+
+@dataclass(frozen=True, eq=False)
+class _Watched(Spread):
+    """Source `number` of an op, which notes among `whole` that more than its parts is wanted."""
+
+    number: int = 0
+    whole: set[int] = field(default_factory=set)
+
+    def copies(self) -> Spread:
+        self.whole.add(self.number)
+        return super().copies()
+
+    def piece(self, axis: int, piece: Piece) -> Spread:
+        self.whole.add(self.number)
+        return super().piece(axis, piece)
+
+
+def needed_whole(node: Node) -> set[int]:
+    """The numbers of the sources split over a mesh that an op does not work on part by part."""
+    placed, whole = partition([*node.src]), set[int]()
+    src = [placed[s] for s in node.src]
+    for number, value in enumerate(src):
+        if is_over_mesh(value) and value.axis is not None:
+            src[number] = _Watched(value.parts, value.arg, value.summand, number, whole)
+    if any(isinstance(value, _Watched) for value in src):
+        _place(node, src)
+    return whole
 
 
 def _place(node: Node, src: list[Value]) -> Value:
@@ -240,21 +251,17 @@ def _place(node: Node, src: list[Value]) -> Value:
         homes = node.arg.devices
         parts = tuple(s.on(home) for s, home in zip(src, homes, strict=True))
         return Spread(parts, replace(node.arg, back=None))
-    spread = [s for s in src if isinstance(s, Spread)]
+    spread = dict.fromkeys(s.arg.devices for s in src if isinstance(s, Spread))
     if not spread:
         return _on_one_device(node, src)
-    devices = spread[0].arg.devices
-    for other in spread[1:]:
-        if other.arg.devices != devices:
-            shapes = ", ".join(str(s.shape) for s in node.src)
-            raise DeviceError(
-                f"[{node.op.name.lower()}] of operands of shapes {shapes} one is on {devices}, "
-                f"another on {other.arg.devices}: spread both over the same devices with .shard()"
-            )
-    if node.op in ALU:
-        return _elementwise(node, src, spread)
-    rule = _RULES.get(node.op)
-    moved = rule(node, src) if rule is not None else None
+    devices, *others = spread
+    if others:
+        shapes = ", ".join(str(s.shape) for s in node.src)
+        raise DeviceError(
+            f"[{node.op.name.lower()}] of operands of shapes {shapes} one is on {devices}, "
+            f"another on {others[0]}: spread both over the same devices with .shard()"
+        )
+    moved = _by_parts(node, src)
     return _everywhere(node, src, devices) if moved is None else moved
 
 
@@ -280,8 +287,7 @@ def _on_one_device(node: Node, src: list[Value]) -> Whole:
 def _everywhere(node: Node, src: list[Value], devices: tuple[str, ...]) -> Spread:
     """The op on whole values, on every device."""
     columns = [_on_each(value, devices) for value in src]
-    parts = tuple(rebuild(node, row) for row in zip(*columns, strict=True))
-    return Spread(parts, ShardArg(devices, None))
+    return Spread.same([rebuild(node, row) for row in zip(*columns, strict=True)], devices)
 
 
 def _on_each(value: Value, devices: tuple[str, ...]) -> tuple[Node, ...]:
@@ -289,23 +295,10 @@ def _on_each(value: Value, devices: tuple[str, ...]) -> tuple[Node, ...]:
     return spread_over(value, devices).copies().parts
 
 
-def _elementwise(node: Node, src: list[Value], spread: list[Spread]) -> Spread:
-    lead = next((s for s in spread if s.axis is not None), spread[0])
-    columns = [
-        _alongside(value, lead)
-        if source.shape == node.shape
-        else _on_each(value, lead.arg.devices)  # a scalar
-        for value, source in zip(src, node.src, strict=True)
-    ]
-    parts = tuple(rebuild(node, row) for row in zip(*columns, strict=True))
-    return Spread(parts, lead.arg)
-
-
 def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
     """What each device needs of `value` to go with its part of `lead`, of the same shape."""
     axis, devices = lead.axis, lead.arg.devices
-    if axis is None:
-        return _on_each(value, devices)
+    assert axis is not None
     if isinstance(value, Spread) and value.axis == axis and value.sizes() == lead.sizes():
         return value.parts
     wanted = [value.piece(axis, piece) for piece in lead.bounds()]
@@ -315,27 +308,47 @@ def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
 # -- ops with one spread source -------------------------------------------------------------------
 
 
-def _unchanged(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
+def _by_parts(node: Node, src: list[Value]) -> Value | None:
+    """The op on the parts of its sources, one by one; None if it cannot."""
+    if node.op in ALU or (node.op in (Op.GATHER, Op.SCATTER) and node.arg.along):
+        return _side_by_side(node, src)
+    if node.op is Op.GATHER:
+        return _gather(node, src)
+    rule, value = _RULES.get(node.op), src[0]
+    return rule(node, value) if rule is not None and isinstance(value, Spread) else None
+
+
+def _of_each(node: Node, value: Spread) -> Spread:
+    """What changes single elements."""
     return value.map(lambda part, _: rebuild(node, (part,)), value.axis, keeps_sums=True)
 
 
-def _reduce(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
-    if node.op is Op.REDUCE and node.arg.is_place and value.axis in node.arg.axes:
+def _along_other_axes(node: Node, value: Spread) -> Spread | None:
+    """What works along some axes, of which none may be the split one."""
+    if node.op is Op.PAD:
+        axes = [axis for axis, widths in enumerate(node.arg) if widths != (0, 0)]
+    elif node.op is Op.FLIP:
+        axes = node.arg
+    else:
+        removed = [len(operand(node).shape) - 1] if node.op is Op.UNWINDOW else []
+        axes = [node.arg.axis, *removed]
+    if value.axis in axes:
+        return None
+    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
+
+
+def _reduce(node: Node, value: Spread) -> Spread | None:
+    if node.arg.is_place and value.axis in node.arg.axes:
         return _place_of_extreme(node, value)
-    local = value.map(lambda part, _: Node(node.op, node.dtype, (part,), node.arg), value.axis)
+    local = value.map(lambda part, _: rebuild(node, (part,)), value.axis)
     if value.axis not in node.arg.axes:
         return local
-    mesh = local.arg.devices
-    if isinstance(mesh, Mesh):
-        total = processes.all_reduce(local.parts[0], mesh, node.arg.op)
+    devices = local.arg.devices
+    if isinstance(devices, Mesh):
+        total = processes.all_reduce(local.parts[0], devices, node.arg.op)
         summand = local.parts[0] if node.arg.op is Op.ADD else None
-        return Spread((total,), ShardArg(mesh, None), summand)
-    parts = all_reduce(local.parts, local.arg.devices, node.arg.op)
-    return Spread(tuple(parts), ShardArg(local.arg.devices, None))
+        return Spread((total,), ShardArg(devices, None), summand)
+    return Spread.same(all_reduce(local.parts, devices, node.arg.op), devices)
 
 
 def _place_of_extreme(node: Node, value: Spread) -> Spread | None:
@@ -353,39 +366,29 @@ def _place_of_extreme(node: Node, value: Spread) -> Spread | None:
     return places.map(chosen, None)
 
 
-def _expand(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
-    axis = value.axis
-    if axis is not None and node.arg[axis] != operand(node).shape[axis]:  # all on one device
+def _expand(node: Node, value: Spread) -> Spread | None:
+    axis, shape = value.axis, node.arg
+    if axis is None:
+        return value.map(lambda part, _: expand(part, shape), None)
+    if shape[axis] != operand(node).shape[axis]:  # all on one device
         return None
-
-    def grow(part: Node, _: int) -> Node:
-        shape = tuple(part.shape[at] if at == axis else n for at, n in enumerate(node.arg))
-        return Node(Op.EXPAND, part.dtype, (part,), shape)
-
-    return value.map(grow, axis)
+    return value.map(lambda part, _: expand(part, with_size(shape, axis, part.shape[axis])), axis)
 
 
-def _permute(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
+def _permute(node: Node, value: Spread) -> Spread | None:
     axis = None if value.axis is None else node.arg.index(value.axis)
     return value.map(lambda part, _: rebuild(node, (part,)), axis, keeps_sums=True)
 
 
-def _reshape(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
+def _reshape(node: Node, value: Spread) -> Spread | None:
     if value.axis is None:
-        return value.map(lambda part, _: reshaped(part, node.shape), None, keeps_sums=True)
+        return value.map(lambda part, _: reshape(part, node.shape), None, keeps_sums=True)
     moved = _axis_after(operand(node).shape, value.axis, value.sizes(), node.shape)
     if moved is None:
         return None
     axis, sizes = moved
-    shapes = [tuple(size if at == axis else n for at, n in enumerate(node.shape)) for size in sizes]
-    mine = value.of_parts(shapes)
-    return value.map(lambda part, number: reshaped(part, mine[number]), axis, sizes)
+    mine = value.of_parts([with_size(node.shape, axis, size) for size in sizes])
+    return value.map(lambda part, number: reshape(part, mine[number]), axis, sizes)
 
 
 def _axis_after(
@@ -408,9 +411,7 @@ def _axis_after(
     return None
 
 
-def _shrink(node: Node, src: list[Value]) -> Value | None:
-    value = src[0]
-    assert isinstance(value, Spread)
+def _shrink(node: Node, value: Spread) -> Value | None:
     axis = value.axis
     if axis is None:
         return value.map(lambda part, _: rebuild(node, (part,)), None)
@@ -427,42 +428,13 @@ def _shrink(node: Node, src: list[Value]) -> Value | None:
     return None
 
 
-def _kept(part: Node, bounds: tuple[object, ...], axis: int, piece: Piece) -> Node:
+def _kept(part: Node, bounds: Shape, axis: int, piece: Piece) -> Node:
     """What SHRINK to `bounds` keeps of a part, given its own piece of the split axis."""
-    arg = tuple(piece if at == axis else kept for at, kept in enumerate(bounds))
-    return Node(Op.SHRINK, part.dtype, (part,), arg)
-
-
-def _pad(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
-    if value.axis is not None and node.arg[value.axis] != (0, 0):
-        return None
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
-
-
-def _flip(node: Node, src: list[Value]) -> Spread | None:
-    value = src[0]
-    assert isinstance(value, Spread)
-    if value.axis in node.arg:
-        return None
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
-
-
-def _along_other_axis(node: Node, src: list[Value]) -> Spread | None:
-    """WINDOW, UNWINDOW, SCAN and SORT, which work along one axis."""
-    value = src[0]
-    assert isinstance(value, Spread)
-    removed = len(operand(node).shape) - 1 if node.op is Op.UNWINDOW else None
-    if value.axis is not None and value.axis in (node.arg.axis, removed):
-        return None
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
+    return Node(Op.SHRINK, part.dtype, (part,), with_size(bounds, axis, piece))
 
 
 def _gather(node: Node, src: list[Value]) -> Spread | None:
     """Split places give split results; so does a source that is split along another axis."""
-    if node.arg.along:
-        return _lines(node, src)
     source, where = src
     axis, count = node.arg.axis, len(places_of(node).shape)
     if isinstance(where, Spread) and where.axis is not None:
@@ -475,20 +447,25 @@ def _gather(node: Node, src: list[Value]) -> Spread | None:
     return source.map(lambda part, i: rebuild(node, (part, places[i])), at)
 
 
-def _lines(node: Node, src: list[Value]) -> Spread | None:
-    """GATHER and SCATTER along an axis, split along another: line by line."""
-    lead = next((s for s in src if isinstance(s, Spread) and s.axis != node.arg.axis), None)
-    if not node.arg.along or lead is None or lead.axis is None:
+def _side_by_side(node: Node, src: list[Value]) -> Spread | None:
+    """Elementwise ops, and GATHER and SCATTER along an axis that is not split: part by part."""
+    unsplit = (None, None if node.op in ALU else node.arg.axis)
+    lead = next((s for s in src if isinstance(s, Spread) and s.axis not in unsplit), None)
+    if lead is None:
         return None
-    columns = [_alongside(value, lead) for value in src]
+    columns = [
+        _alongside(value, lead) if source.shape else _on_each(value, lead.arg.devices)
+        for value, source in zip(src, node.src, strict=True)
+    ]
     return lead.map(lambda _, i: rebuild(node, tuple(parts[i] for parts in columns)), lead.axis)
 
 
-_RULES = {
-    Op.CONTIGUOUS: _unchanged, Op.CONTIGUOUS_BACKWARD: _unchanged, Op.DETACH: _unchanged,
-    Op.ALIAS: _unchanged, Op.CHECKED: _unchanged,
-    Op.REDUCE: _reduce, Op.EXPAND: _expand,
-    Op.PERMUTE: _permute, Op.RESHAPE: _reshape, Op.SHRINK: _shrink, Op.PAD: _pad, Op.FLIP: _flip,
-    Op.WINDOW: _along_other_axis, Op.UNWINDOW: _along_other_axis, Op.SCAN: _along_other_axis,
-    Op.SORT: _along_other_axis,    Op.GATHER: _gather, Op.SCATTER: _lines,
-}  # fmt: skip
+_RULES: dict[Op, Callable[[Node, Spread], Value | None]] = {
+    Op.REDUCE: _reduce,
+    Op.EXPAND: _expand,
+    Op.PERMUTE: _permute,
+    Op.RESHAPE: _reshape,
+    Op.SHRINK: _shrink,
+    **dict.fromkeys(SAME | {Op.CONTIGUOUS}, _of_each),
+    **dict.fromkeys((Op.PAD, Op.FLIP, Op.WINDOW, Op.UNWINDOW, Op.SCAN, Op.SORT), _along_other_axes),
+}

@@ -18,24 +18,21 @@ import math
 from collections.abc import Callable, Sequence
 
 from ..dtype import DType, dtypes
-from ..ir.args import GatherArg, ReduceArg, ScanArg, ScatterArg
+from ..ir.args import GatherArg, ReduceArg, ScatterArg
+from ..ir.builders import constant, cut, expand, iota_along, padded, permute, reshape, scan
 from ..ir.choices import take
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
 from ..ir.rewrite import rewrite_with
 from ..target import Target
-from .collectives import cut, expanded, padded, reshaped
 
 __all__ = ["expand_sorts"]
 
 SHORT = 128  # lines up to so many elements are sorted by counting
 DIGIT, LONG_DIGIT = 8, 11  # bits that one pass sorts by, and for blocks of more elements than bins
-LINES = 16  # so many lines or blocks keep the workers of a processor busy
-BLOCK, WORK_ITEM_BLOCK = (
-    1 << 13,
-    1 << 10,
-)  # least elements of a block, for workers and for work items
-WORK_ITEMS = 1 << 10
+# So many lines or blocks keep all workers busy, or all work items; and a block's least elements.
+LINES, BLOCK = 16, 1 << 13
+WORK_ITEMS, WORK_ITEM_BLOCK = 1 << 10, 1 << 10
 MAX_KEY_OPS = 60  # keys that are longer expressions are computed once
 
 
@@ -57,30 +54,19 @@ def _order(node: Node, has_workgroups: bool) -> Node:
     others = tuple(keys.shape[at] for at in turned[:-1])
     lines, size = math.prod(others), keys.shape[axis]
     if size < 2 or not lines or not count:
-        return _numbers(node.shape, axis, node.dtype)
+        return iota_along(node.shape, axis, node.dtype)
     if len(keys.toposort(lambda n: n.op in ALU)) > MAX_KEY_OPS:
         keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))
-    keys = _on_leaves(keys, lambda leaf: reshaped(_permuted(leaf, turned), (lines, size)))
-    order = reshaped(_first(keys, count, has_workgroups), (*others, count))
-    return _permuted(order, tuple(turned.index(at) for at in range(last + 1)))
+    keys = _on_leaves(keys, lambda leaf: reshape(_turned(leaf, turned), (lines, size)))
+    order = reshape(_first(keys, count, has_workgroups), (*others, count))
+    return _turned(order, tuple(turned.index(at) for at in range(last + 1)))
 
 
 # -- small graphs ---------------------------------------------------------------------------------
 
 
-def _permuted(node: Node, order: tuple[int, ...]) -> Node:
-    same = order == tuple(range(len(order)))
-    return node if same else Node(Op.PERMUTE, node.dtype, (node,), order)
-
-
-def _filled(value: int, dtype: DType, shape: tuple[int, ...]) -> Node:
-    return expanded(reshaped(Node.const(dtype, value), (1,) * len(shape)), shape)
-
-
-def _numbers(shape: tuple[int, ...], axis: int, dtype: DType) -> Node:
-    """0, 1, ... along `axis`."""
-    column = tuple(n if at == axis else 1 for at, n in enumerate(shape))
-    return expanded(reshaped(Node(Op.IOTA, dtype, (), shape[axis]), column), shape)
+def _turned(node: Node, order: tuple[int, ...]) -> Node:
+    return node if order == tuple(range(len(order))) else permute(node, order)
 
 
 def _taken(node: Node, places: Node) -> Node:
@@ -123,19 +109,19 @@ def _of_groups(keys: Node, count: int, groups: int, has_workgroups: bool) -> Nod
     width = 1 << (-(-size // groups) - 1).bit_length()
     groups = -(-size // width)
     shape, rest = (lines, groups, width), groups * width - size
-    keys = _on_leaves(keys, lambda leaf: reshaped(padded(leaf, 1, 0, rest), shape))
-    places = _numbers(shape, 1, dtypes.int32) * width + _numbers(shape, 2, dtypes.int32)
+    keys = _on_leaves(keys, lambda leaf: reshape(padded(leaf, 1, 0, rest), shape))
+    places = iota_along(shape, 1) * width + iota_along(shape, 2)
     whole = (places < size).where(keys, keys.dtype.max) if rest else keys
     least = Node(Op.REDUCE, keys.dtype, (whole,), ReduceArg(Op.MIN, (2,)))
-    best = _first(reshaped(least, (lines, groups)), count, has_workgroups)
+    best = _first(reshape(least, (lines, groups)), count, has_workgroups)
     best = _taken(best, _first(best.cast(dtypes.uint32), count, has_workgroups))
     shape = (lines, count, width)
-    chosen = expanded(reshaped(best, (lines, count, 1)), shape)
+    chosen = expand(reshape(best, (lines, count, 1)), shape)
     taken = _on_leaves(keys, lambda leaf: _taken(leaf, chosen))
     if rest:
-        places = chosen * width + _numbers(shape, 2, dtypes.int32)
+        places = chosen * width + iota_along(shape, 2)
         taken = (places < size).where(taken, keys.dtype.max)
-    taken = _on_leaves(taken, lambda leaf: reshaped(leaf, (lines, count * width)))
+    taken = _on_leaves(taken, lambda leaf: reshape(leaf, (lines, count * width)))
     found = _first(taken, count, has_workgroups)
     return _taken(best, found >> (width.bit_length() - 1)) * width + (found & (width - 1))
 
@@ -146,13 +132,13 @@ def _by_rank(keys: Node) -> Node:
     take("counting_sort")
     keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # each is compared with all others
     square = (lines, size, size)
-    mine = expanded(reshaped(keys, (lines, size, 1)), square)
-    other = expanded(reshaped(keys, (lines, 1, size)), square)
-    earlier = _numbers(square, 2, dtypes.int32) < _numbers(square, 1, dtypes.int32)
+    mine = expand(reshape(keys, (lines, size, 1)), square)
+    other = expand(reshape(keys, (lines, 1, size)), square)
+    earlier = iota_along(square, 2) < iota_along(square, 1)
     before = (other < mine) | (other.eq(mine) & earlier)
     count = Node(Op.REDUCE, dtypes.int32, (before.cast(dtypes.int32),), ReduceArg(Op.ADD, (2,)))
-    rank = reshaped(count, (lines, size))
-    sources = (_filled(0, dtypes.int32, keys.shape), rank, _numbers(keys.shape, 1, dtypes.int32))
+    rank = reshape(count, (lines, size))
+    sources = (constant(dtypes.int32, 0, keys.shape), rank, iota_along(keys.shape, 1))
     return Node(Op.SCATTER, dtypes.int32, sources, ScatterArg(1, None, along=True))
 
 
@@ -163,11 +149,11 @@ def _by_digits(keys: Node, has_workgroups: bool) -> Node:
     blocks = _blocks(lines, size, has_workgroups)
     whole = blocks * -(-size // blocks)
     if whole > size:
-        inside = _numbers((lines, whole), 1, dtypes.int32) < size
+        inside = iota_along((lines, whole), 1) < size
         longer = _on_leaves(keys, lambda leaf: padded(leaf, 1, 0, whole - size))
         keys = inside.where(longer, keys.dtype.max)
     keys = Node(Op.CONTIGUOUS, keys.dtype, (keys,))  # every pass reads them twice
-    places = _numbers((lines, whole), 1, dtypes.int32)
+    places = iota_along((lines, whole), 1)
     halves = [keys] if keys.dtype.itemsize < 8 else [keys.cast(dtypes.uint32), keys >> 32]
     for half in halves:
         part = half if half is halves[0] else _on_leaves(half, lambda k, at=places: _taken(k, at))
@@ -196,7 +182,7 @@ def _sorted_places(keys: Node, places: Node, blocks: int) -> Node:
     while bits:
         digit = min(digit, bits)
         bits -= digit
-        pairs = reshaped(pairs, (lines * blocks, step))
+        pairs = reshape(pairs, (lines * blocks, step))
         bins = (pairs & ((1 << digit) - 1)).cast(dtypes.int32)
         rest = (pairs >> digit).cast(_unsigned(above + bits) if bits else dtypes.int32)
         sources = (rest, bins, _starts(bins, 1 << digit, lines))
@@ -212,11 +198,11 @@ def _starts(bins: Node, count: int, lines: int) -> Node:
     """Where the elements of each bin of each block go first: behind lower bins and blocks."""
     rows, step = bins.shape
     blocks = rows // lines
-    sources = (_filled(0, bins.dtype, (rows, count)), bins, _filled(1, bins.dtype, bins.shape))
+    sources = (constant(bins.dtype, 0, (rows, count)), bins, constant(bins.dtype, 1, bins.shape))
     sizes = Node(Op.SCATTER, bins.dtype, sources, ScatterArg(1, Op.ADD, along=True))
-    turned = _permuted(reshaped(sizes, (lines, blocks, count)), (0, 2, 1))
-    turned = reshaped(turned, (lines, count * blocks))
-    ends = Node(Op.SCAN, turned.dtype, (turned,), ScanArg(Op.ADD, 1))
-    starts = ends - turned + _numbers(ends.shape, 0, ends.dtype) * (blocks * step)
-    back = _permuted(reshaped(starts, (lines, count, blocks)), (0, 2, 1))
-    return reshaped(back, (rows, count))
+    turned = permute(reshape(sizes, (lines, blocks, count)), (0, 2, 1))
+    turned = reshape(turned, (lines, count * blocks))
+    ends = scan(turned, Op.ADD, 1)
+    starts = ends - turned + iota_along(ends.shape, 0, ends.dtype) * (blocks * step)
+    back = permute(reshape(starts, (lines, count, blocks)), (0, 2, 1))
+    return reshape(back, (rows, count))

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from ..ir.args import WindowArg
+from ..ir.builders import cut, padded, reshape
 from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
@@ -22,7 +23,6 @@ from ..ir.rewrite import rewrite_with
 from ..ir.shape import simple_size
 from ..ir.views import operand
 from ..target import Target
-from .collectives import cut, padded, reshaped
 
 __all__ = ["spread_windows"]
 
@@ -39,8 +39,8 @@ class _Spread(NamedTuple):
         """`node` at these places, zeros at all others."""
         axis, step = self.axis, self.step
         before, count, after = node.shape[:axis], node.shape[axis], node.shape[axis + 1 :]
-        apart = padded(reshaped(node, (*before, count, 1, *after)), axis + 1, 0, step - 1)
-        whole = reshaped(apart, (*before, simple_size(count * step), *after))
+        apart = padded(reshape(node, (*before, count, 1, *after)), axis + 1, 0, step - 1)
+        whole = reshape(apart, (*before, simple_size(count * step), *after))
         return cut(padded(whole, axis, self.first, 0), axis, (0, self.extent))
 
     def within(self, begin: int, end: int) -> tuple[tuple[int, int], _Spread]:
@@ -60,12 +60,11 @@ class _Spreads:
 
     def step(self, node: Node) -> Node | None:
         """An UNWINDOW, or a SHRINK of one, with its zeros put between at last."""
+        moved = None
         if node.op is Op.UNWINDOW:
             moved = self._summed(node)
         elif node.op is Op.SHRINK and operand(node) in self.found:
             moved = self._shrunk(node)
-        else:
-            return None
         if moved is None:
             return None
         whole, spreads = moved

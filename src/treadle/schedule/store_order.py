@@ -14,13 +14,9 @@ from collections.abc import Sequence
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Access, End
+from .kernel import Kernel
 
-__all__ = ["in_order", "is_safe", "stores_of"]
-
-
-def stores_of(ast: Node) -> tuple[Node, ...]:
-    """The effects of a kernel's last loop nest."""
-    return End.of(ast.src[-1]).effects
+__all__ = ["in_order", "is_safe"]
 
 
 def in_order(stores: Sequence[Node]) -> list[Node]:
@@ -53,12 +49,12 @@ def _loads(store: Node) -> frozenset[Node]:
     return frozenset(n for n in store.toposort() if n.op is Op.LOAD)
 
 
-def is_safe(stores: Sequence[Node]) -> bool:
-    """Whether STOREs in one nest, in this order, load everything before it is overwritten.
+def is_safe(kernel: Kernel) -> bool:
+    """Whether the STOREs of a kernel's last nest load everything before they overwrite it.
 
     No kernel both reads and writes a texture.
     """
-    loaded: frozenset[Node] = frozenset()
+    stores, loaded = End.of(kernel.nest).effects, frozenset[Node]()
     every = frozenset().union(*map(_loads, stores))
     for store in stores:
         own = Access.of(store)

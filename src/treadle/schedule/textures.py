@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..dtype import ImageDType, dtypes
+from ..ir.builders import reshape
 from ..ir.node import Node, changed
 from ..ir.op import Op
 from ..ir.shape import size_product
-from .plan import Plan
+from .plan import STORED, Plan
 
 __all__ = ["as_texels", "image_of", "keep_in_images"]
 
-_PLAIN = frozenset((Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN, Op.AFTER))
+_PLAIN = STORED - {Op.CONTIGUOUS}
 
 
 def image_of(stored: Node) -> ImageDType | None:
@@ -30,9 +31,8 @@ def image_of(stored: Node) -> ImageDType | None:
 
 def as_texels(value: Node, image: ImageDType) -> Node:
     """`value` (float32, as many elements as `image` has) computed once, into a texture."""
-    rows = Node(Op.RESHAPE, value.dtype, (value,), (image.channels // 4, 4))
-    texels = Node(Op.CONTIGUOUS, value.dtype, (rows,), image)
-    return Node(Op.RESHAPE, value.dtype, (texels,), value.shape)
+    rows = reshape(value, (image.channels // 4, 4))
+    return reshape(Node(Op.CONTIGUOUS, value.dtype, (rows,), image), value.shape)
 
 
 def keep_in_images(

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..errors import UserError
+from ..ir.builders import repeated
 from ..ir.node import Node, toposort
 from ..ir.op import ALU, Op
 from ..ir.origin import pass_on
 from . import recurrence
 from .batch_gather import gather, scatter
 from .grad_collective import collective_batch
-from .shapes import repeated
 from .updates import as_value
 
 __all__ = ["batch"]

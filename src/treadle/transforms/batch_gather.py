@@ -10,10 +10,10 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..ir.args import GatherArg
+from ..ir.builders import iota_along, permute, repeated, reshape
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Gather, places_of
-from .shapes import iota_along, permute, repeated, reshape
 
 __all__ = ["gather", "scatter"]
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 
 from ..dtype import dtypes
+from ..ir.builders import expand, reshape
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.shape import Shape
 from ..ir.views import operand
-from .shapes import expand, reshape
 
 __all__ = ["Pair", "behind", "side_by_side"]
 

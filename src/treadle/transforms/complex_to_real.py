@@ -20,6 +20,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from ..ir.args import ReduceArg
+from ..ir.builders import constant, expand, reshape
 from ..ir.choices import take
 from ..ir.node import Node, alu, rebuild, toposort
 from ..ir.op import MOVEMENT, Op
@@ -27,7 +28,6 @@ from ..ir.origin import pass_on
 from ..ir.shape import size_max, size_product
 from ..ir.views import After, Scatter, operand, places_of
 from .complex_parts import Pair, behind, side_by_side
-from .shapes import constant, expand, reshape
 
 __all__ = ["in_reals"]
 

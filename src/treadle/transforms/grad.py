@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from ..errors import UserError
+from ..ir.builders import constant
 from ..ir.node import Node, alu, toposort
 from ..ir.op import Op
 from ..ir.origin import pass_on
@@ -25,7 +26,6 @@ from .grad_memory import after, assign, copy, gather, multi, part_of, scatter
 from .grad_movement import MOVEMENT_RULES
 from .grad_reduce import reduce_rule, scan_rule
 from .recurrence import recur_rule
-from .shapes import constant
 
 __all__ = ["derivative", "gradient", "gradients"]
 

@@ -7,10 +7,10 @@ number get the parts of its gradient.
 
 from __future__ import annotations
 
+from ..ir.builders import constant
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import operand
-from .shapes import constant
 
 __all__ = ["conj", "converted", "from_parts", "imaginary_part", "real_part"]
 

@@ -7,6 +7,7 @@ derivative of the exponential along G is the upper right block of exp([[A, G], [
 
 from __future__ import annotations
 
+from ..ir.builders import constant, iota_along
 from ..ir.node import Node
 from ..ir.views import operand
 from .matrices import (
@@ -23,7 +24,6 @@ from .matrices import (
     tril,
     triu,
 )
-from .shapes import constant, iota_along
 
 __all__ = ["exponential_rule", "lu_rule"]
 

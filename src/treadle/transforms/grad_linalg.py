@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..errors import UserError
+from ..ir.builders import constant, expand
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import operand
@@ -45,7 +46,7 @@ from .matrices import (
     tril,
     triu,
 )
-from .shapes import constant, expand, reduce
+from .shapes import reduce
 
 __all__ = ["host_rule"]
 

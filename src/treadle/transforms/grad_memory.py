@@ -9,11 +9,12 @@ from typing import Any
 from ..dtype import dtypes, sum_acc_dtype
 from ..errors import UserError
 from ..ir.args import GatherArg, Mesh, PartArg, ScatterArg, ShardArg
+from ..ir.builders import constant
 from ..ir.node import Node
 from ..ir.op import MOVEMENT, Op
 from ..ir.views import After, Assign, Scatter, operand, places_of
 from .grad_movement import adjoint
-from .shapes import computed_anew, constant
+from .shapes import computed_anew
 
 __all__ = ["after", "assign", "copy", "gather", "movements", "multi", "part_of", "scatter"]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ..ir.args import WindowArg
+from ..ir.builders import reshape
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import operand
-from .shapes import grown_axes, reduce, reshape
+from .shapes import grown_axes, reduce
 
 __all__ = ["MOVEMENT_RULES", "adjoint"]
 

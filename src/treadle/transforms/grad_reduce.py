@@ -10,21 +10,12 @@ from collections.abc import Callable
 
 from ..dtype import sum_acc_dtype
 from ..ir.args import ScatterArg
+from ..ir.builders import constant, expand, iota_along, permute, reshape, scan
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
 from ..ir.views import operand
-from .shapes import (
-    computed_anew,
-    constant,
-    expand,
-    flip,
-    iota_along,
-    permute,
-    reduce,
-    reshape,
-    scan,
-)
+from .shapes import computed_anew, flip, reduce
 
 __all__ = ["reduce_rule", "scan_rule"]
 

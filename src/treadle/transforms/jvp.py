@@ -13,13 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..ir.builders import constant
 from ..ir.node import Node, rebuild, toposort
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.origin import pass_on
 from .grad import derivative, gradient
 from .grad_collective import again
 from .grad_complex import conj
-from .shapes import constant, named
+from .shapes import named
 from .updates import as_value
 
 __all__ = ["jvp"]

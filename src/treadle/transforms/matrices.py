@@ -14,11 +14,12 @@ from collections.abc import Sequence
 
 from ..dtype import DType, complex_of, dtypes, to_dtype
 from ..ir.args import HostArg
+from ..ir.builders import expand, iota_along, permute, reshape
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import Shape
 from .grad_complex import conj
-from .shapes import expand, iota_along, permute, reduce, reshape
+from .shapes import reduce
 
 __all__ = [
     "adjoint", "beside", "cholesky", "cofactors", "det", "eig", "eigh", "eigvals", "eigvalsh",

@@ -16,12 +16,13 @@ from typing import NamedTuple
 
 from ..errors import UserError
 from ..ir.args import RecurArg
+from ..ir.builders import constant, permute, repeated, reshape
 from ..ir.node import Node, substitute, toposort
 from ..ir.op import ALU, MOVEMENT, Op
 from ..ir.recurrence import Loop, extended, siblings, stand_in
 from ..ir.shape import Shape, size_product
 from .saved import above, worth_saving
-from .shapes import constant, permute, reduce, repeated, reshape
+from .shapes import reduce
 
 __all__ = ["Given", "batched", "recur", "recur_rule", "row", "rows"]
 

@@ -8,12 +8,12 @@ For transforms in which the memory is not one any more: it holds a tangent, or m
 from __future__ import annotations
 
 from ..dtype import dtypes
+from ..ir.builders import constant, expand
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import After, Assign
 from .grad_memory import movements
 from .grad_movement import adjoint
-from .shapes import constant, expand
 
 __all__ = ["as_value"]
 

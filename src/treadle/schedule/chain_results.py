@@ -1,25 +1,34 @@
-"""Layouts of chains of products: a result has the columns of its last product innermost.
+"""How results of chains of products are stored: with the columns of the last product innermost.
 
     (softmax(q @ k.T) @ v).transpose(-2, -1).contiguous()
 
 A kernel that keeps rows of the middle has vectors of those columns in registers (optimize/
 chained_matmul.py). A result in another order is stored as the kernel has it, then copied: a copy of
 a thin matrix costs far less than a product without tiles. The gradient to keys that several heads
-share is such a result, since it is that of the transposed keys.
+share is such a result, since it is that of the transposed keys. And as narrow as sums of them end:
+
+    dk[j] = bfloat16(sum over heads h of (sum over i of ds[h, i, j] * q[h, i]))
+
+Where heads share keys, the kernel that keeps rows stores the sum of each head
+(local_intermediates.py). If the whole is rounded to 16 bits, the sum of each head is, too: that is
+what a product of each head by itself gives, it takes half the memory, and its kernel may round the
+weights to the 16 bits that matrix units multiply.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
-from ..ir.node import Node
+from ..dtype import DType
+from ..ir.node import Node, changed
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.views import Assign, operand, operands
 from .index import Index, source_index
 from .layouts import with_last
+from .local_intermediates import CHAIN_IN_SUM
 from .plan import Plan, is_heavy, ranges_in
 
-__all__ = ["store_columns_last"]
+__all__ = ["store_as_narrow", "store_columns_last"]
 
 _VIEWS = MOVEMENT | SAME | {Op.CAST}
 
@@ -92,3 +101,39 @@ def _is_innermost(position: Node, index: Index) -> bool:
     """Whether the last loop of an index is one that a position moves along."""
     loops = [place for place in index if place.op is Op.RANGE]
     return bool(loops) and loops[-1] in position.toposort()
+
+
+def store_as_narrow(outputs: Sequence[Node], plan: Plan, dtypes: frozenset[DType]) -> list[Node]:
+    """`outputs` with such sums stored as one of `dtypes`, where all that uses them ends as that."""
+    order = Node.sink(outputs).toposort()
+    users: dict[Node, list[Node]] = {}
+    for node in order:
+        for source in node.src:
+            users.setdefault(source, []).append(node)
+    found: dict[Node, DType] = {}
+    for node, decision in plan.decisions.items():
+        if decision.is_stored and decision.reason == CHAIN_IN_SUM:
+            ends = set(_ends(node, users))
+            if len(ends) == 1 and ends <= dtypes:
+                found[node] = ends.pop()
+
+    def change(node: Node, now: Node) -> Node:
+        if node not in found:
+            return now
+        narrow = Node(Op.CAST, found[node], (now,))
+        kept = Node(Op.CONTIGUOUS, found[node], (narrow,))
+        return Node(Op.CAST, node.dtype, (kept,))
+
+    return list(changed(outputs, change))
+
+
+def _ends(node: Node, users: Mapping[Node, list[Node]]) -> Iterator[DType]:
+    """The dtypes that sums and views of a node are converted to; its own where others use it."""
+    for user in users[node]:
+        is_sum = user.op is Op.REDUCE and user.arg.op is Op.ADD
+        if user.op is Op.CAST:
+            yield user.dtype
+        elif user.op in MOVEMENT or is_sum:
+            yield from _ends(user, users)
+        else:
+            yield node.dtype
