@@ -28,9 +28,8 @@ from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_
 from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of, operand
 from .block_stores import Block, find_block, find_dense_block
 from .lane_scans import scanned
-from .lanes import broadcast, contiguous, lane_condition, segments
+from .lanes import broadcast, contiguous, lane_condition, segments, strided
 from .register_transpose import transposed
-from .strided_lanes import strided
 
 __all__ = ["expand"]
 
