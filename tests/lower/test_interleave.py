@@ -12,8 +12,8 @@ from treadle.engine.run import scheduled
 from treadle.ir.evaluate import evaluate
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.lower.block_stores import interleaved
 from treadle.lower.expand import expand
-from treadle.lower.interleave import interleaved
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
 

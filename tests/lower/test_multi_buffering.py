@@ -16,6 +16,7 @@ from treadle.ir.evaluate import evaluate
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_kernel
+from treadle.ir.views import Stage
 from treadle.lower.expand import expand
 from treadle.lower.linearize import linearize
 from treadle.lower.multi_buffering import (
@@ -23,7 +24,6 @@ from treadle.lower.multi_buffering import (
     alignment_of,
     lower_buffered_stages,
     place_in,
-    stored_part,
 )
 from treadle.lower.registers import lower_reduces
 from treadle.lower.stage import lower_stages
@@ -117,7 +117,8 @@ def test_what_is_read_twice_is_in_memory_once():
     found = lowered(kernel(slices(X, J, 2) * slices(X, 7 - J, 2)))
     assert len(of(found, Op.LOCAL)) == 1
     one, other = slices(X, J, 2), slices(X, 7 - J, 2)
-    assert stored_part(one) == stored_part(other) != stored_part(slices(Y, J, 2))
+    another = slices(Y, J, 2)
+    assert Stage.of(one).filling == Stage.of(other).filling != Stage.of(another).filling
 
 
 def test_choices_say_how_slices_arrive():

@@ -13,9 +13,8 @@ from treadle.engine.run import scheduled
 from treadle.ir.interpret import evaluate
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.math import lower_math
+from treadle.lower.math import lower_math, scale_by_powers
 from treadle.lower.passes import lower
-from treadle.lower.scale_by_power import scale_by_powers
 from treadle.optimize.heuristic import optimize
 from treadle.render.c import CRenderer
 from treadle.render.llvm import LLVMRenderer

@@ -12,7 +12,7 @@ from treadle.engine.run import scheduled
 from treadle.errors import DeviceError, InternalError, SettingError
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.lower.count_iterations import most_iterations
+from treadle.lower.overflow_analysis import most_iterations
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.runtime.webgpu import adapter

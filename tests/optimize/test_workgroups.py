@@ -13,7 +13,7 @@ from treadle.engine.run import scheduled
 from treadle.errors import DeviceError
 from treadle.ir.loops import loop_size
 from treadle.ir.op import Op
-from treadle.lower.count_iterations import most_iterations
+from treadle.lower.overflow_analysis import most_iterations
 from treadle.lower.passes import lower
 from treadle.optimize.heuristic import optimize
 from treadle.optimize.reduction_moves import ShareReduction, SplitReduction

@@ -19,8 +19,8 @@ from ..ir.loops import loop_size
 from ..ir.node import Node
 from ..ir.remembered import remembered
 from ..ir.text import parse
-from ..lower.count_iterations import most_iterations
 from ..lower.linearize import Phase, param_bytes
+from ..lower.overflow_analysis import most_iterations
 from ..lower.passes import lower
 from ..optimize.heuristic import optimize
 from ..optimize.moves import Schedule

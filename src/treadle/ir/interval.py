@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import math
 import weakref
+from collections.abc import Callable
 from typing import Any
 
-from .graph import AnyNode, toposort
+from .graph import AnyNode, N, toposort
 from .op import Op
 
-__all__ = ["Bounds", "always", "arithmetic", "bounds", "never"]
+__all__ = ["Bounds", "always", "arithmetic", "bounds", "bounds_of_leaf", "never"]
 
 Bounds = tuple[Any, Any]
 _UNKNOWN: Bounds = (-math.inf, math.inf)
@@ -47,12 +48,9 @@ def _of(node: AnyNode) -> Bounds:
     op = node.op
     if node.dtype.kind == "float" or node.dtype.count > 1:
         return _UNKNOWN
-    if op is Op.CONST:
-        return (int(node.arg), int(node.arg))
-    if op is Op.RANGE:
-        return (0, max(0, bounds(node.src[0])[1] - 1))
-    if op in (Op.VARIABLE, Op.WORK_ITEM):
-        return (node.arg.low, node.arg.high)
+    leaf = bounds_of_leaf(node, bounds)
+    if leaf is not None:
+        return leaf
     if op is Op.BIND:
         return (node.src[1].arg, node.src[1].arg)
     default = (0, 1) if node.dtype.is_bool else _type_range(node)
@@ -61,6 +59,17 @@ def _of(node: AnyNode) -> Bounds:
     if any(s.dtype.kind not in ("index", "bool") or s.shape != () for s in node.src):
         return default
     return arithmetic(op, [_cache[s] for s in node.src], default)
+
+
+def bounds_of_leaf(node: N, of: Callable[[N], Bounds]) -> Bounds | None:
+    """The bounds of a constant, a loop or what a launch says, by those `of` a loop's size."""
+    if node.op is Op.CONST:
+        return (int(node.arg), int(node.arg))
+    if node.op is Op.RANGE:
+        return (0, max(0, of(node.src[0])[1] - 1))
+    if node.op in (Op.VARIABLE, Op.WORK_ITEM):
+        return (node.arg.low, node.arg.high)
+    return None
 
 
 def _type_range(node: AnyNode) -> Bounds:

@@ -21,7 +21,7 @@ from .shape import size_max
 
 __all__ = [
     "Split", "closed_ranges", "digits_of", "free_ranges", "has_fixed_size",
-    "loop_size", "number_of", "ranges_of", "replace_ranges", "simplify_kernel",
+    "loop_size", "number_of", "ranges_of", "replace_ranges",
 ]  # fmt: skip
 
 Ranges = frozenset[Node]
@@ -171,8 +171,3 @@ def _guarded(old: Node, node: Node, splits: dict[Node, Split], free: dict[Node, 
     if old.op is Op.LOAD and len(src) == 3:
         src = (*src, Node.const(node.dtype, 0))
     return Node(node.op, node.dtype, src, node.arg)
-
-
-def simplify_kernel(root: Node) -> Node:
-    """`root` with all index and bool arithmetic in it simplified."""
-    return simplify(root)

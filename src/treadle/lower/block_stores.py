@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from ..ir.choices import take
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
@@ -22,12 +22,12 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Store
-from .interleave import interleaved, joined
-from .lanes import broadcast, contiguous, lane_condition, without_lane
+from .lanes import broadcast, contiguous, lane_condition, shuffled, without_lane
 from .register_transpose import transposed
 
-__all__ = ["Block", "find_block", "find_dense_block"]
+__all__ = ["Block", "find_block", "find_dense_block", "interleaved"]
 
+HALF_LINE = 32  # bytes: the least that is stored around the caches
 MASKED_BYTES = 4  # the least size of elements that masks are about, on all targets that have any
 Places = Callable[[dict[Node, int]], tuple[Node, Node]]
 
@@ -63,7 +63,7 @@ class Block(NamedTuple):
         wide = [broadcast(row, loop_size(self.vector)) for row in rows]
         is_whole = gate is TRUE
         stores, place = [], 0
-        for piece in joined(interleaved(wide, width)) if is_whole else interleaved(wide):
+        for piece in _joined(interleaved(wide, width)) if is_whole else interleaved(wide):
             mask = TRUE if is_whole else lane_condition(gate, self.vector, place, len(rows))
             stores.append(Store(memory, base + place, piece, mask).node())
             place += piece.dtype.count
@@ -124,3 +124,101 @@ def find_block(store: Store, vector: Node, sides: Sequence[Node], has_masks: boo
 
 def _has_masks(dtype: DType, has_masks: bool) -> bool:
     return has_masks and dtype.scalar.itemsize >= MASKED_BYTES
+
+
+# -- vectors woven into one another, lane by lane -------------------------------------------------
+
+
+def interleaved(vectors: list[Node], width: int = 0) -> list[Node]:
+    """The first lanes of all `vectors`, then their second ones and so on, in as many vectors.
+
+    v0, v1, v2  ->  three vectors: v0[0] v1[0] v2[0] v0[1] v1[1] ...
+
+    In fewer that are wider, if two or more of them fit into `width` bytes.
+    Floats narrower than 32 bits are no type of their own on most processors: their bits are moved.
+    """
+    dtype = vectors[0].dtype
+    if not dtype.is_float or dtype.scalar.bits >= 32:
+        return _woven(vectors, width)
+    unsigned = dtypes.uint16 if dtype.scalar.bits == 16 else dtypes.uint8
+    bits = [vector.bitcast(unsigned.vec(dtype.count)) for vector in vectors]
+    return [piece.bitcast(dtype.scalar.vec(piece.dtype.count)) for piece in _woven(bits, width)]
+
+
+def _woven(vectors: list[Node], width: int) -> list[Node]:
+    """They come out as vectors of up to `width` bytes.
+
+    Where joining them first leaves an even number, they are woven in pairs until it does not, each
+    with the one half of them further on.
+    """
+    count = len(vectors)
+    if count == 1:
+        return vectors
+    group = _group(vectors, width)
+    left = count // group
+    if left % 2 == 0:
+        half = count // 2
+        pairs = [_pair(vectors[n], vectors[n + half]) for n in range(half)]
+        low, high = zip(*pairs, strict=True)
+        return _woven(list(low), width) + _woven(list(high), width)
+    sources = [_concatenated(vectors[n::left]) for n in range(left)]
+    return [_piece(sources, number, count) for number in range(left)]
+
+
+def _group(vectors: list[Node], width: int) -> int:
+    """How many of them fit into one vector, of those numbers that divide theirs."""
+    group = 1
+    while len(vectors) % (2 * group) == 0 and 2 * group * vectors[0].dtype.itemsize <= width:
+        group *= 2
+    return group
+
+
+def _pair(first: Node, second: Node) -> tuple[Node, Node]:
+    """Two vectors in turn, as two vectors."""
+    lanes = first.dtype.count
+    woven = [place for n in range(lanes) for place in (n, lanes + n)]
+    return shuffled(first, second, woven[:lanes]), shuffled(first, second, woven[lanes:])
+
+
+def _piece(sources: list[Node], number: int, count: int) -> Node:
+    """Vector `number` of the result: each of `sources` puts its lanes where they belong.
+
+    The `count` vectors that are woven stand in the sources in turn: in the first source are the
+    first one and those `len(sources)` further on.
+    """
+    width, left = sources[0].dtype.count, len(sources)
+    lanes = width * left // count
+    places = []
+    for n in range(width):
+        lane, vector = divmod(number * width + n, count)
+        places.append((lane + vector // left * lanes, vector % left))
+    made = sources[0]
+    if left == 1:
+        return shuffled(made, made, (at for at, _ in places))
+    for turn, source in enumerate(sources[1:], 1):
+        # What is not there yet may be anything: lane 0 of what has been made.
+        earlier = [
+            (at if turn == 1 else n) if own < turn else 0 for n, (at, own) in enumerate(places)
+        ]
+        pairs = zip(earlier, places, strict=True)
+        order = (width + at if own == turn else before for before, (at, own) in pairs)
+        made = shuffled(made, source, order)
+    return made
+
+
+def _concatenated(vectors: list[Node]) -> Node:
+    """Two to the power of n vectors as one."""
+    while len(vectors) > 1:
+        vectors = [_both(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors[0]
+
+
+def _both(first: Node, second: Node) -> Node:
+    return shuffled(first, second, range(2 * first.dtype.count))
+
+
+def _joined(vectors: list[Node]) -> list[Node]:
+    """Neighbouring vectors of narrow elements as fewer that fill half a line of memory each."""
+    while len(vectors) % 2 == 0 and vectors[0].dtype.itemsize < HALF_LINE:
+        vectors = [_both(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+    return vectors

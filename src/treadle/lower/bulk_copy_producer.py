@@ -32,7 +32,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_product
 from ..ir.views import Box, End, Stage, Store, bound_of
-from .linearize import phase_ends, waits_for_phase
+from .linearize import nodes_of_phase, phase_ends
 from .multi_buffering import buffers_of, place_in
 
 __all__ = ["lower_bulk_copies"]
@@ -55,7 +55,7 @@ def _is_fed(product: Node) -> bool:
 
 
 def _lower(root: Node, product: Node, first: int) -> Node:
-    end = next(n for n in phase_ends(root) if product in n.toposort(_is_in_phase))
+    end = next(n for n in phase_ends(root) if product in nodes_of_phase(n))
     stages = product.src
     loop, buffers = _loop_of(product), stages[0].arg.buffers
     work_items = max(map(_work_items, phase_ends(root)))  # those of all phases are as many
@@ -95,10 +95,6 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     made = End.of(end.substitute({product: fed}))
     made = made._replace(effects=(*made.effects, producer)).node()
     return root.substitute({end: made})
-
-
-def _is_in_phase(node: Node) -> bool:
-    return not waits_for_phase(node)
 
 
 def _read_place(stage: Node, deep: int) -> Node:

@@ -14,7 +14,7 @@ After this pass a renderer must guarantee only this:
   ADD is or, MUL is and).
 
 The pass is not idempotent: what it leaves of IDIV and MOD has another meaning than before. Narrow
-floats must have been emulated already.
+floats must have been emulated already, and POW be a formula.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ from ..ir.interval import bounds
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.views import behind_broadcast
-from .modulo import float_modulo, float_modulo_of_bits
-from .power import power
+from .floats import FLOAT32, absolute, layout, of_bits, sign_bit, unsigned_bits, with_sign
 
 __all__ = ["decompose"]
+
+_STEP = 32 - FLOAT32.fraction - 1  # bits that a significand can be shifted within a word
 
 
 def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = True) -> Node:
@@ -44,13 +45,13 @@ def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = 
     for node in root.toposort():
         src = tuple(new[s] for s in node.src)
         result = None
-        if node.op is not Op.MOD or not node.dtype.is_float:
-            lower = _LOWER.get(node.op)
-            result = lower(node.dtype, *src) if lower is not None else None
-        elif node.dtype.scalar is not dtypes.float64:
-            result = (float_modulo if strict_floats else float_modulo_of_bits)(*src)
-        elif not emulates_float64:
-            result = float_modulo(*src)
+        if node.op is Op.MOD and node.dtype.is_float:
+            is_wide = node.dtype.scalar is dtypes.float64
+            if not (is_wide and emulates_float64):
+                by_bits = not (is_wide or strict_floats)
+                result = (_float_modulo_of_bits if by_bits else _float_modulo)(*src)
+        elif node.op in _LOWER:
+            result = _LOWER[node.op](node.dtype, *src)
         if result is None:
             result = node if src == node.src else rebuild(node, src)
         new[node] = result
@@ -68,14 +69,6 @@ def _truncated(op: Op, a: Node, b: Node) -> Node:
 def _is_positive(b: Node) -> bool:
     value = _constant(b)
     return value > 0 if value is not None else bounds(b)[0] > 0
-
-
-def _divide(dtype: DType, a: Node, b: Node) -> Node:
-    return _division(Op.IDIV, a, b)
-
-
-def _modulo(dtype: DType, a: Node, b: Node) -> Node:
-    return _division(Op.MOD, a, b)
 
 
 def _division(op: Op, a: Node, b: Node) -> Node:
@@ -159,14 +152,6 @@ def _less(dtype: DType, a: Node, b: Node) -> Node | None:
     return ~a & b if a.dtype.is_bool else None
 
 
-def _power(dtype: DType, a: Node, b: Node) -> Node:
-    return power(a, b)
-
-
-def _reciprocal(dtype: DType, a: Node) -> Node:
-    return a.like(1.0) / a
-
-
 def _quotient(dtype: DType, a: Node, b: Node) -> Node | None:
     """a / 0 as a * infinity, the same number: compilers of WGSL take no divisor for zero."""
     value, divisor = _constant(a), _constant(b)
@@ -177,13 +162,12 @@ def _quotient(dtype: DType, a: Node, b: Node) -> Node | None:
 
 
 _LOWER: dict[Op, Callable[..., Node | None]] = {
-    Op.IDIV: _divide,
-    Op.MOD: _modulo,
+    Op.IDIV: lambda dtype, a, b: _division(Op.IDIV, a, b),
+    Op.MOD: lambda dtype, a, b: _division(Op.MOD, a, b),
     Op.SHL: _shift_left,
     Op.SHR: _shift_right,
     Op.CAST: _cast,
-    Op.POW: _power,
-    Op.RECIP: _reciprocal,
+    Op.RECIP: lambda dtype, a: a.like(1.0) / a,
     Op.FDIV: _quotient,
     Op.ADD: _of_bools(Op.OR),
     Op.SUB: _of_bools(Op.XOR),
@@ -192,3 +176,84 @@ _LOWER: dict[Op, Callable[..., Node | None]] = {
     Op.MIN: _of_bools(Op.AND),
     Op.CMPLT: _less,
 }
+
+
+# -- the rest of a division of floats -------------------------------------------------------------
+#
+# It has the divisor's sign, and is exact before that is mended. Both ways are long division: the
+# quotient's next bits, many at a time, from the highest on.
+
+
+def _float_modulo(a: Node, b: Node) -> Node:
+    """a - b * floor(a / b) by FMAs, where those are rounded once.
+
+    Each step takes the quotient's next `fraction` bits; it may take one too many, seen as a
+    negative rest. Scaled divisors that overflow are larger than any rest.
+    """
+    form, divisor = layout(a), absolute(b)
+    rest = absolute(a)
+    span = 2 * form.bias + form.fraction
+    for shift in range(span - span % form.fraction, -1, -form.fraction):
+        scaled = _times_power(divisor, shift, form.bias)
+        scaled = (scaled < math.inf).where(scaled, scaled.like(0.0))
+        quotient = (rest / scaled).alu(Op.TRUNC)
+        left = Node(Op.FMA, a.dtype, (-quotient, scaled, rest))
+        left = (left < 0.0).where(left + scaled, left)
+        rest = scaled.eq(0.0).where(rest, left)
+    return _with_divisors_sign(rest, a, b)
+
+
+def _times_power(x: Node, exponent: int, largest: int) -> Node:
+    while exponent > 0:
+        step = min(exponent, largest)
+        x, exponent = x * 2.0**step, exponent - step
+    return x
+
+
+def _with_divisors_sign(size: Node, a: Node, b: Node) -> Node:
+    """The rest of a / b, from that of their magnitudes."""
+    rest = with_sign(size, sign_bit(a))
+    apart = rest.ne(0.0) & (rest < 0.0).ne(b < 0.0)
+    rest = apart.where(rest + b, rest.eq(0.0).where(with_sign(a.like(0.0), sign_bit(b)), rest))
+    defined = (absolute(a) < math.inf) & (absolute(b) > 0.0)
+    return defined.where(rest, a.like(math.nan))
+
+
+def _float_modulo_of_bits(a: Node, b: Node) -> Node:
+    """a - b * floor(a / b) of float32, where a compiler may take floats for real numbers.
+
+    No step rounds, for none is of floats.
+    """
+    (exponent, rest), (lowest, divisor) = _parts(a), _parts(b)
+    divisor = divisor.eq(0).where(divisor.like(1), divisor)  # answered apart
+    is_less = exponent < lowest
+    left = is_less.where(exponent.like(0), exponent - lowest)
+    rest = rest % divisor
+    for _ in range(-(-2 * FLOAT32.bias // _STEP)):
+        step = (left < _STEP).where(left, left.like(_STEP))
+        rest, left = (rest << step) % divisor, left - step
+    size = is_less.where(absolute(a), _assembled(rest, lowest))
+    return _with_divisors_sign(size, a, b)
+
+
+def _parts(x: Node) -> tuple[Node, Node]:
+    """The exponent, from 1 on, and the significand of a magnitude, as words."""
+    bits = unsigned_bits(absolute(x))
+    exponent, fraction = bits >> FLOAT32.fraction, bits & ((1 << FLOAT32.fraction) - 1)
+    is_small = exponent.eq(0)  # without the bit that goes unsaid
+    significand = is_small.where(fraction, fraction | (1 << FLOAT32.fraction))
+    return is_small.where(exponent.like(1), exponent), significand
+
+
+def _assembled(significand: Node, exponent: Node) -> Node:
+    """The float of a significand below 2**24: at most its own exponent, and no rounding.
+
+    One bit after the other moves to its place, for a product of floats might flush small ones.
+    """
+    for move in (16, 8, 4, 2, 1):
+        fits = (significand < (1 << (FLOAT32.fraction + 1 - move))) & (exponent > move)
+        significand = fits.where(significand << move, significand)
+        exponent = fits.where(exponent - move, exponent)
+    is_small = significand < (1 << FLOAT32.fraction)
+    fraction = significand & ((1 << FLOAT32.fraction) - 1)
+    return of_bits(is_small.where(fraction, fraction | (exponent << FLOAT32.fraction)))

@@ -6,12 +6,19 @@
 Every value of an emulated dtype is carried as the float32 that equals it; after each op that may
 leave the dtype it is narrowed and widened again, so results are those of the dtype. A REDUCE,
 HREDUCE or SUBGROUP accumulates in float32 and rounds once. A float16 or bfloat16 that the target
-converts itself keeps its memory and its casts.
+converts itself keeps its memory and its casts. What it does not convert is converted by integers:
+
+    widen(dtypes.bfloat16, bits)  -> float32: BITCAST(bits << 16)
+    narrow(dtypes.fp8e4m3, value) -> uint8: rounded to nearest even; too large becomes NaN
+
+fp8e4m3 is the variant without infinities: its one NaN is 0x7f, its largest number 448. NaNs lose
+their payload. No float32 subnormal is ever made, so targets that flush them convert rightly too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
 from ..ir.choices import take
@@ -19,14 +26,52 @@ from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.views import After, Store, operand
-from .narrow_floats import FORMATS, narrow, round_to_odd, widen
 
 __all__ = ["emulate_dtypes"]
 
 _ROUNDS = TRANSCENDENTAL | {
-    Op.RECIP, Op.SQRT, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.FMA, Op.REDUCE, Op.SCAN,
-    Op.HREDUCE, Op.SUBGROUP,
+    Op.RECIP, Op.SQRT, Op.ADD, Op.SUB, Op.MUL, Op.FDIV, Op.MOD, Op.FMA, Op.REDUCE, Op.HREDUCE,
+    Op.SUBGROUP,
 }  # fmt: skip
+
+_INFINITY = 0x7F800000  # the bits of float32's
+_NAN = 0x7FC00000
+
+
+@dataclass(frozen=True)
+class _Format:
+    """A narrow float of `exponent` and `fraction` bits and the exponent's `bias`.
+
+    `over` codes the first value beyond the largest finite one (infinity or NaN), `nan` codes NaN.
+    """
+
+    exponent: int
+    fraction: int
+    bias: int
+    over: int
+    nan: int
+    storage: DType
+
+    @property
+    def sign(self) -> int:
+        return 1 << (self.exponent + self.fraction)
+
+    @property
+    def drop(self) -> int:
+        """How many fraction bits float32 has beyond this format."""
+        return 23 - self.fraction
+
+    @property
+    def rebias(self) -> int:
+        return 127 - self.bias
+
+
+_FORMATS: dict[DType, _Format] = {
+    dtypes.bfloat16: _Format(8, 7, 127, 0x7F80, 0x7FC0, dtypes.uint16),
+    dtypes.float16: _Format(5, 10, 15, 0x7C00, 0x7E00, dtypes.uint16),
+    dtypes.fp8e5m2: _Format(5, 2, 15, 0x7C, 0x7E, dtypes.uint8),
+    dtypes.fp8e4m3: _Format(4, 3, 7, 0x7F, 0x7F, dtypes.uint8),
+}
 
 
 def emulate_dtypes(root: Node, native: frozenset[DType]) -> Node:
@@ -48,7 +93,7 @@ def _wide(dtype: DType) -> DType:
 
 
 def _is_narrow(dtype: DType) -> bool:
-    return dtype.scalar in FORMATS
+    return dtype.scalar in _FORMATS
 
 
 class _Emulation:
@@ -65,7 +110,7 @@ class _Emulation:
 
     def decode(self, stored: Node, dtype: DType) -> Node:
         """The float32 that equals `stored`."""
-        value = stored.cast(_wide(dtype)) if stored.dtype.is_float else widen(dtype.scalar, stored)
+        value = stored.cast(_wide(dtype)) if stored.dtype.is_float else _widen(dtype.scalar, stored)
         self.stored_as[value, dtype.scalar] = stored
         return value
 
@@ -75,55 +120,39 @@ class _Emulation:
         if known is not None:
             return known
         storage = self.storage(dtype)
-        return value.cast(storage) if storage.is_float else narrow(dtype.scalar, value)
+        return value.cast(storage) if storage.is_float else _narrow(dtype.scalar, value)
 
     def rounded(self, value: Node, dtype: DType) -> Node:
         return self.decode(self.encode(value, dtype), dtype)
 
     def convert(self, node: Node) -> Node:
         src = tuple(self.new[s] for s in node.src)
+        if not _is_narrow(node.dtype) and node.op not in (Op.STORE, Op.BITCAST):
+            return node if src == node.src else rebuild(node, src)
         special = _SPECIAL.get(node.op)
         if special is not None:
             return special(self, node, src)
-        if not _is_narrow(node.dtype):
-            return node if src == node.src else rebuild(node, src)
         value = Node(node.op, _wide(node.dtype), src, node.arg)
         if node.op in ALU:
             value = rebuild(value, src)
         return self.rounded(value, node.dtype) if node.op in _ROUNDS else value
 
     def constant(self, node: Node, src: tuple[Node, ...]) -> Node:
-        if not _is_narrow(node.dtype):
-            return node
         return Node.const(_wide(node.dtype), round_to(node.dtype, node.arg))
 
     def memory(self, node: Node, src: tuple[Node, ...]) -> Node:
-        if not _is_narrow(node.dtype):
-            return node if src == node.src else node.replace(src=src)
-        if node.op is Op.STAGE:
-            value, *more = src
-            src = (self.encode(value, node.dtype), *more)
-        return Node(node.op, self.storage(node.dtype), src, node.arg)
+        return node.replace(dtype=self.storage(node.dtype))
 
     def after(self, node: Node, src: tuple[Node, ...]) -> Node:
         value, *effects = src
         return After(value, tuple(effects)).node()
 
-    def load(self, node: Node, src: tuple[Node, ...]) -> Node:
-        if not _is_narrow(node.dtype):
-            return node if src == node.src else node.replace(src=src)
-        memory, index, *gated = src
-        if gated:
-            gate, other = gated
-            gated = [gate, self.encode(other, node.dtype)]
-        src = (memory, index, *gated)
-        return self.decode(Node(Op.LOAD, self.storage(node.dtype), src, node.arg), node.dtype)
-
-    def box(self, node: Node, src: tuple[Node, ...]) -> Node:
-        """What is copied as it is."""
-        if not _is_narrow(node.dtype):
-            return node if src == node.src else node.replace(src=src)
-        return self.decode(Node(Op.BOX, self.storage(node.dtype), src, node.arg), node.dtype)
+    def read(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """A LOAD, or a BOX that is copied as it is."""
+        *place, last = src
+        if node.op is Op.LOAD and len(src) > 2:  # it has a gate, and another value
+            src = (*place, self.encode(last, node.dtype))
+        return self.decode(Node(node.op, self.storage(node.dtype), src, node.arg), node.dtype)
 
     def store(self, node: Node, src: tuple[Node, ...]) -> Node:
         kind = Store.of(node).value.dtype
@@ -134,10 +163,8 @@ class _Emulation:
 
     def cast(self, node: Node, src: tuple[Node, ...]) -> Node:
         (value,) = src
-        if not _is_narrow(node.dtype):
-            return value.cast(node.dtype)
         if value.dtype.scalar is dtypes.float64:
-            value = round_to_odd(value)
+            value = _round_to_odd(value)
         return self.rounded(value.cast(_wide(node.dtype)), node.dtype)
 
     def lane(self, node: Node, src: tuple[Node, ...]) -> Node:
@@ -162,12 +189,74 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.CONST: _Emulation.constant,
     Op.PARAM: _Emulation.memory,
     Op.LOCAL: _Emulation.memory,
-    Op.STAGE: _Emulation.memory,
     Op.AFTER: _Emulation.after,
-    Op.LOAD: _Emulation.load,
-    Op.BOX: _Emulation.box,
+    Op.LOAD: _Emulation.read,
+    Op.BOX: _Emulation.read,
     Op.STORE: _Emulation.store,
     Op.EXTRACT: _Emulation.lane,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }
+
+
+# -- conversions ----------------------------------------------------------------------------------
+
+
+def _int32(count: int) -> DType:
+    return dtypes.int32.vec(count)
+
+
+def _widen(dtype: DType, bits: Node) -> Node:
+    """The float32 that equals the number of type `dtype` stored in `bits` (uint8 or uint16)."""
+    form, count = _FORMATS[dtype], bits.dtype.count
+    wide = bits.cast(_int32(count))
+    single = dtypes.float32.vec(count)
+    if form.rebias == 0:
+        return (wide << form.drop).bitcast(single)
+    size = wide & (form.sign - 1)
+    sign = (wide & form.sign) << (31 - form.exponent - form.fraction)
+    normal = (size << form.drop) + (form.rebias << 23)
+    subnormal = size.cast(single) * 2.0 ** (1 - form.bias - form.fraction)
+    value = (size < (1 << form.fraction)).where(subnormal.bitcast(_int32(count)), normal)
+    value = (size < form.over).where(value, size.like(_INFINITY))
+    value = size.eq(form.nan).where(size.like(_NAN), value)
+    if form.over != form.nan:
+        value = (size > form.over).where(size.like(_NAN), value)
+    return (value | sign).bitcast(single)
+
+
+def _narrow(dtype: DType, value: Node) -> Node:
+    """The float32 `value` rounded to nearest even in `dtype`, as its bits (uint8 or uint16)."""
+    form, count = _FORMATS[dtype], value.dtype.count
+    bits = value.bitcast(_int32(count))
+    size = bits & 0x7FFFFFFF
+    half_less_one = (1 << (form.drop - 1)) - 1
+    rounded = size + ((size >> form.drop) & 1) + half_less_one
+    result = (rounded >> form.drop) - (form.rebias << form.fraction)
+    if form.rebias:
+        result = (result > form.over).where(result.like(form.over), result)
+        least_normal = (form.rebias + 1) << 23
+        result = (size < least_normal).where(_subnormal(form, size), result)
+    result = (size > _INFINITY).where(result.like(form.nan), result)
+    sign = (bits >> (31 - form.exponent - form.fraction)) & form.sign
+    return (result | sign).cast(form.storage.vec(count))
+
+
+def _subnormal(form: _Format, size: Node) -> Node:
+    """Adding a number whose last place is the format's smallest step rounds to that step."""
+    anchor = (form.rebias + form.drop + 1) << 23
+    single = dtypes.float32.vec(size.dtype.count)
+    total = size.bitcast(single) + size.like(anchor).bitcast(single)
+    return total.bitcast(size.dtype) - anchor
+
+
+def _round_to_odd(value: Node) -> Node:
+    """A float64 as float32, rounded to odd: rounding that once more to nearest is right."""
+    count = value.dtype.count
+    single = value.cast(dtypes.float32.vec(count))
+    back = single.cast(value.dtype)
+    bits = single.bitcast(_int32(count))
+    outward = ((value < back) & (back > 0.0)) | ((back < value) & (back < 0.0))
+    bits = bits - outward.where(bits.like(1), bits.like(0))
+    inexact = (back < value) | (value < back)
+    return (bits | inexact.where(bits.like(1), bits.like(0))).bitcast(single.dtype)

@@ -20,25 +20,30 @@ from functools import reduce as fold
 from ..dtype import DType, dtypes
 from ..errors import InternalError
 from ..ir.accumulators import combined, is_in_order, items, of_lanes, tuple_of
+from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node, alu, alu_dtype, item
 from ..ir.op import ALU, Op
+from ..ir.remembered import once
 from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_terms
 from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of, operand
 from .block_stores import Block, find_block, find_dense_block
 from .lane_scans import scanned
-from .lanes import broadcast, contiguous, lane_condition, segments
+from .lanes import broadcast, contiguous, lane_condition, segments, strided
 from .register_transpose import transposed
-from .strided_lanes import strided
 
 __all__ = ["expand"]
 
 Where = tuple[int, ...]
+Position = dict[Node, int]  # steps of unrolled RANGEs, and perhaps of a vector RANGE: a lane
 
 # What is simplified side by side: a condition's sides depend on fewer loops than all of it.
 _BY_SIDES = (Op.AND, Op.OR, Op.XOR, Op.CMPLT)
 _REDUCED = (Op.REDUCE, Op.ITEM)  # values of their own in an index, which have lanes
+
+
+_terms_of = once(linear_terms)  # looked up once for all positions
 
 
 def expand(
@@ -63,7 +68,7 @@ class _Linear:
     rest: int
     sums: dict[tuple[Node, ...], Node] = field(default_factory=dict)
 
-    def at(self, position: dict[Node, int]) -> Node:
+    def at(self, position: Position) -> Node:
         """The index where RANGEs have these positions, in its canonical form."""
         rest, left = self.rest, ()
         for loop, step in self.steps.items():
@@ -93,7 +98,6 @@ class _Expander:
         self.axes: dict[Node, tuple[Node, ...]] = {}
         self.scalars: dict[tuple[object, ...], Node] = {}
         self.linear: dict[Node, _Linear | None] = {}
-        self.terms: dict[Node, tuple[Terms, int]] = {}
         self.blocks: dict[tuple[Node, tuple[int | None, ...]], list[Node]] = {}
         self.registers = 0
         self.totals: dict[Node, list[Node]] = {}
@@ -119,95 +123,70 @@ class _Expander:
             raise InternalError(f"two vector ranges meet in {node!r}")
         return found[0] if found else None
 
-    def _at(self, node: Node, position: dict[Node, int]) -> Node:
+    def _at(self, node: Node, position: Position) -> Node:
         return self.copies[node][tuple(position[r] for r in self.axes[node])]
 
     # -- one copy -----------------------------------------------------------------------------
 
     def _copy(self, node: Node, where: Where) -> Node:
         position = dict(zip(self.axes[node], where, strict=True))
-        if node.op is Op.RANGE:
-            return self._range(node, position)
-        if node.op is Op.LOAD:
-            return self._load(node, position)
-        if node.op is Op.STORE:
-            return self._store(node, position)
-        if node.op is Op.REDUCE:
-            return self._reduce(node, position)
-        if node.op is Op.END:
-            return self._end(node, position)
-        if node.op is Op.REGISTER:
-            return self._register(node, position)
-        if node.op is Op.UPDATE:
-            return self._update(node, position)
-        if node.op is Op.AFTER and self._runs_along_lanes(node):
-            return self._scanned(node, position)
-        if node.op is Op.EXTRACT:
-            return self._extract(node, position)
-        if node.op in (Op.FRAGMENT, Op.WGMMA):
-            src = (
-                self._scalar(s, position, {}) if s.dtype is dtypes.index else self._at(s, position)
-                for s in node.src
-            )
-            return node.replace(src=tuple(src))
+        if node.op in _COPIES:
+            return _COPIES[node.op](self, node, position)
         src = tuple(self._at(s, position) for s in node.src)
         if node.op is Op.ITEM:
             return item(src[0], node.arg)
-        if node.op in ALU:
-            return _alu(node, src)
-        if src == node.src:
-            return node
-        return Node(node.op, _dtype_after(node, src), src, node.arg)
+        return _alu(node, src) if node.op in ALU else node.replace(src=src)
 
-    def _range(self, node: Node, position: dict[Node, int]) -> Node:
+    def _after(self, node: Node, position: Position) -> Node:
+        if self._runs_along_lanes(node):
+            return self._scanned(node, position)
+        value, *effects = (self._at(s, position) for s in node.src)
+        return node.replace(dtype=value.dtype, src=(value, *effects))
+
+    def _of_matrices(self, node: Node, position: Position) -> Node:
+        """A FRAGMENT or WGMMA, whose places are indices."""
+        src = (
+            self._scalar(s, position) if s.dtype is dtypes.index else self._at(s, position)
+            for s in node.src
+        )
+        return node.replace(src=tuple(src))
+
+    def _range(self, node: Node, position: Position) -> Node:
         if node.arg.kind == "unroll":
             return Node.index(position[node])
         if node.arg.kind == "vector":
             return Node(Op.LANES, dtypes.index.vec(loop_size(node)))
         return node
 
-    def _scalar(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
+    def _scalar(self, node: Node, position: Position) -> Node:
         """An index or condition with the unrolled RANGEs (and lanes) put in, as a scalar."""
         if node.op is Op.CONST:
             return node
         linear = self._linear_of(node) if node.dtype is dtypes.index else None
         if linear is not None:
-            return linear.at(position | lane)
+            return linear.at(position)
         free = self.free[node]
-        inside = {r: n for r, n in (position | lane).items() if r in free}
-        key = (node, *inside.items())
+        key = (node, *((r, n) for r, n in position.items() if r in free))
         if key not in self.scalars:
-            self.scalars[key] = self._scalar_of(node, inside, position, lane)
+            self.scalars[key] = self._scalar_of(node, position)
         return self.scalars[key]
 
-    def _scalar_of(
-        self,
-        node: Node,
-        inside: dict[Node, int],
-        position: dict[Node, int],
-        lane: dict[Node, int],
-    ) -> Node:
+    def _scalar_of(self, node: Node, position: Position) -> Node:
         """The same, computed: by terms and by sides, which more positions than one have alike."""
         if node.op is Op.ADD and node.dtype is dtypes.index:
-            terms, rest = self._terms_of(node)
-            parts = [(self._scalar(t, position, lane), c) for t, c in terms.items()]
+            terms, rest = _terms_of(node)
+            parts = [(self._scalar(t, position), c) for t, c in terms.items()]
             return simplified_sum(parts, rest)
         if node.op in _BY_SIDES:
-            sides = (self._scalar(side, position, lane) for side in node.src)
+            sides = (self._scalar(side, position) for side in node.src)
             return simplify(alu(node.op, *sides))
-        mapping = {r: Node.index(n) for r, n in inside.items()}
+        mapping = {r: Node.index(n) for r, n in position.items()}
         for part in node.toposort(lambda n: n.op not in _REDUCED):
             if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
-                mapping[part] = self._lane_load(part, position, lane)
+                mapping[part] = self._lane_load(part, position)
             elif part.op in _REDUCED:
-                mapping[part] = self._lane_of(part, position, lane)
+                mapping[part] = self._lane_of(part, position)
         return simplify(node.substitute(mapping))
-
-    def _terms_of(self, index: Node) -> tuple[Terms, int]:
-        """The terms of a sum, looked up once for all positions."""
-        if index not in self.terms:
-            self.terms[index] = linear_terms(index)
-        return self.terms[index]
 
     def _linear_of(self, node: Node) -> _Linear | None:
         """An index as a sum in which each RANGE that is copied is a term by itself, if it is so."""
@@ -223,73 +202,70 @@ class _Expander:
         others, more = linear_terms(simplify(sum_terms(terms, rest)))
         return _Linear(steps, others, more)
 
-    def _contiguous(self, index: Node, position: dict[Node, int], vector: Node) -> Node | None:
+    def _contiguous(self, index: Node, position: Position, vector: Node) -> Node | None:
         """Where the first lane is, if the others follow it; else None."""
         linear = self._linear_of(index)
         if linear is None:
-            return contiguous(self._scalar(index, position, {}), vector)
+            return contiguous(self._scalar(index, position), vector)
         return linear.at(position | {vector: 0}) if linear.steps.get(vector) == 1 else None
 
-    def _lane_of(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
+    def _lane_of(self, node: Node, position: Position) -> Node:
         """One lane of what is computed outside of an index that uses it."""
         vector = self._vector(node)
         if vector is None:
             return self._at(node, position)
-        if vector not in lane:  # asked how the index goes on from lane to lane: in no simple way
+        if vector not in position:  # asked how the index goes on in other lanes: in no simple way
             return node
-        whole = self._at(node, position)
-        return Node(Op.EXTRACT, node.dtype, (whole,), lane[vector])
+        return Node(Op.EXTRACT, node.dtype, (self._at(node, position),), position[vector])
 
-    def _lane_load(self, node: Node, position: dict[Node, int], lane: dict[Node, int]) -> Node:
+    def _lane_load(self, node: Node, position: Position) -> Node:
         """LOAD `node` for one lane."""
         load = Load.of(node)
-        gate = self._scalar(load.gate, position, lane)
+        gate = self._scalar(load.gate, position)
         if _is_false(gate):
             return load.other
-        memory, index = self._at(load.memory, position), self._scalar(load.index, position, lane)
+        memory, index = self._at(load.memory, position), self._scalar(load.index, position)
         return load._replace(memory=memory, index=index, gate=gate).node()
 
-    def _load(self, node: Node, position: dict[Node, int]) -> Node:
+    def _load(self, node: Node, position: Position) -> Node:
         load, vector = Load.of(node), self._vector(node)
         if vector is None or vector not in self.free[load.index] | self.free[load.gate]:
-            return self._lane_load(node, position, {})
+            return self._lane_load(node, position)
         base = self._contiguous(load.index, position, vector)
         if base is None:
-            index = self._scalar(load.index, position, {})
+            index = self._scalar(load.index, position)
             across = self._across(node, vector)
             if across is not None:
                 return self._transposed(node, position, vector, across)
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
-                gate = self._scalar(load.gate, position, {})
+                gate = self._scalar(load.gate, position)
                 return apart.load(self._at(load.memory, position), gate, load.other)
             pieces = self._pieces(load, index, position, vector) if self.has_masks else None
             if pieces is not None:
                 return pieces
             count = loop_size(vector)
-            lanes = [self._lane_load(node, position, {vector: n}) for n in range(count)]
+            lanes = [self._lane_load(node, position | {vector: n}) for n in range(count)]
             if all(lane is lanes[0] for lane in lanes):
                 return broadcast(lanes[0], count)
             return Node(Op.STACK, node.dtype.vec(count), tuple(lanes))
         gate = self._gate(load.gate, position, vector)
         return _whole_load(load, self._at(load.memory, position), base, gate, vector)
 
-    def _extract(self, node: Node, position: dict[Node, int]) -> Node:
+    def _extract(self, node: Node, position: Position) -> Node:
         """A lane by its number, or as many as the number has values in a vector RANGE."""
         source, lane = node.src
         whole, vector = self._at(source, position), self._vector(lane)
         steps = [{}] if vector is None else [{vector: n} for n in range(loop_size(vector))]
-        numbers = [self._scalar(lane, position, step).arg for step in steps]
+        numbers = [self._scalar(lane, position | step).arg for step in steps]
         lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
         return (
             lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
         )
 
-    def _pieces(
-        self, load: Load, index: Node, position: dict[Node, int], vector: Node
-    ) -> Node | None:
+    def _pieces(self, load: Load, index: Node, position: Position, vector: Node) -> Node | None:
         """A load that goes through the ends of rows, as a masked load for each row it meets."""
-        gate = self._scalar(load.gate, position, {})
+        gate = self._scalar(load.gate, position)
         if any(n.op is Op.LOAD for n in Node.sink((index, gate)).toposort()):
             return None
         found = segments(index, gate, vector)
@@ -318,9 +294,7 @@ class _Expander:
         same_size = (r for r in self.axes[node] if bound_of(r) is bound_of(vector))
         return next((r for r in same_size if contiguous(index, r) is not None), None)
 
-    def _transposed(
-        self, node: Node, position: dict[Node, int], vector: Node, across: Node
-    ) -> Node:
+    def _transposed(self, node: Node, position: Position, vector: Node, across: Node) -> Node:
         """One column of a square block of memory whose rows are contiguous in `across`."""
         around = {r: n for r, n in position.items() if r is not across}
         key = (node, tuple(around.get(r) for r in self.axes[node]))
@@ -334,35 +308,35 @@ class _Expander:
         self, node: Node, around: dict[Node, int], vector: Node, lane: int, across: Node
     ) -> Node:
         """The vector over `across` that a load gives for one lane of `vector`."""
-        load, here = Load.of(node), {vector: lane}
-        base = self._contiguous(load.index, around | here, across)
+        load, here = Load.of(node), around | {vector: lane}
+        base = self._contiguous(load.index, here, across)
         assert base is not None
-        gate = self._gate(load.gate, around | here, across)
+        gate = self._gate(load.gate, here, across)
         return _whole_load(load, self._at(load.memory, around), base, gate, across)
 
-    def _gate(self, gate: Node, position: dict[Node, int], vector: Node) -> Node:
+    def _gate(self, gate: Node, position: Position, vector: Node) -> Node:
         """A condition, as a scalar if it does not depend on the lane, else as a vector."""
-        scalar = self._scalar(gate, position, {})
+        scalar = self._scalar(gate, position)
         if scalar.op is Op.CONST or vector not in ranges_of(scalar):
             return scalar
         return lane_condition(scalar, vector)
 
-    def _store(self, node: Node, position: dict[Node, int]) -> Node:
+    def _store(self, node: Node, position: Position) -> Node:
         store, vector = Store.of(node), self._vector(node)
         memory, value = self._at(store.memory, position), self._at(store.value, position)
         if vector is None:
-            index = self._scalar(store.index, position, {})
-            gate = self._scalar(store.gate, position, {})
+            index = self._scalar(store.index, position)
+            gate = self._scalar(store.gate, position)
             return Store(memory, index, value, gate, store.how).node()
         base = self._contiguous(store.index, position, vector)
         if base is None:
-            index = self._scalar(store.index, position, {})
+            index = self._scalar(store.index, position)
             block = find_dense_block(store, index, vector, self.axes[node])
             if block is not None:
                 return self._store_block(store, position, block, memory)
             apart = strided(index, vector) if self.has_masks else None
             if apart is not None:
-                gate = self._scalar(store.gate, position, {})
+                gate = self._scalar(store.gate, position)
                 return Node.sink(apart.store(memory, value, gate))
             block = find_block(store, vector, self.axes[node], self.has_masks)
             if block is not None and value.dtype.count > 1:
@@ -371,33 +345,30 @@ class _Expander:
         gate = self._gate(store.gate, position, vector)
         return Store(memory, base, broadcast(value, loop_size(vector)), gate, store.how).node()
 
-    def _store_block(
-        self, store: Store, position: dict[Node, int], block: Block, memory: Node
-    ) -> Node:
+    def _store_block(self, store: Store, position: Position, block: Block, memory: Node) -> Node:
         """The stores of all copies over a side. The first copy stores them, the others nothing."""
         side = block.side
         if position[side]:
             return Node.sink(())
         around = {r: n for r, n in position.items() if r is not side}
         at = lambda lane: (
-            self._scalar(store.index, around, lane), self._scalar(store.gate, around, lane)
+            self._scalar(store.index, around | lane), self._scalar(store.gate, around | lane)
         )  # fmt: skip
         rows = [self._at(store.value, around | {side: n}) for n in range(loop_size(side))]
         width = self.shuffled_bytes(store.value.dtype)
         return Node.sink(block.stores(memory, rows, at, self.has_masks, width))
 
     def _store_lanes(
-        self, store: Store, position: dict[Node, int], vector: Node, memory: Node, value: Node
+        self, store: Store, position: Position, vector: Node, memory: Node, value: Node
     ) -> Node:
         stores = []
         for number in range(loop_size(vector)):
-            lane = {vector: number}
-            one = value
+            here, one = position | {vector: number}, value
             if value.dtype.count > 1:
                 one = Node(Op.EXTRACT, value.dtype.scalar, (value,), number)
-            gate = self._scalar(store.gate, position, lane)
+            gate = self._scalar(store.gate, here)
             if not _is_false(gate):
-                index = self._scalar(store.index, position, lane)
+                index = self._scalar(store.index, here)
                 stores.append(Store(memory, index, one, gate).node())
         return Node.sink(stores)
 
@@ -410,7 +381,7 @@ class _Expander:
         combos = itertools.product(*sizes)
         return loops, [dict(zip(unrolled, combo, strict=True)) for combo in combos]
 
-    def _reduce(self, node: Node, position: dict[Node, int]) -> Node:
+    def _reduce(self, node: Node, position: Position) -> Node:
         reduce = Reduce.of(node)
         loops, combos = self._inner(reduce.loops)
         vector = next((r for r in reduce.loops if r.arg.kind == "vector"), None)
@@ -433,17 +404,20 @@ class _Expander:
         kept = (r for r in found if r.arg.kind in ("loop", "grid"))
         return tuple(sorted(kept, key=lambda r: r.arg.number))
 
-    def _register(self, node: Node, position: dict[Node, int]) -> Node:
+    def _register(self, node: Node, position: Position) -> Node:
         register, vector = Register.of(node), self._vector(node)
         start = self._at(register.start, position)
         if vector is not None:
             start = broadcast(start, loop_size(vector))
         loops = self._loops_of(register.loops)
-        self.registers += 1  # copies are different registers: the number tells them apart
-        ref = replace(register.arg, number=self.registers)
-        return Register(start, loops, ref, start.dtype).node()
+        return Register(start, loops, self._numbered(register.arg), start.dtype).node()
 
-    def _update(self, node: Node, position: dict[Node, int]) -> Node:
+    def _numbered(self, ref: RegisterRef) -> RegisterRef:
+        """Copies are different registers: the number tells them apart."""
+        self.registers += 1
+        return replace(ref, number=self.registers)
+
+    def _update(self, node: Node, position: Position) -> Node:
         update = Update.of(node)
         register = self._at(update.register, position)
         value = broadcast(self._at(update.value, position), register.dtype.count)
@@ -457,20 +431,18 @@ class _Expander:
         vector = self._vector(updates[0])
         return vector is not None and vector not in self.free[register]
 
-    def _scanned(self, node: Node, position: dict[Node, int]) -> Node:
+    def _scanned(self, node: Node, position: Position) -> Node:
         register, step = Register.of(node.src[0]), node.src[1]
         update, vector = Update.of(step), self._vector(step)
         assert update.op is not None
         assert vector is not None  # else it runs along no lanes
         value = broadcast(self._at(update.value, position), loop_size(vector))
-        self.registers += 1
-        ref = replace(register.arg, number=self.registers)
         outer, loops = self._loops_of(register.loops), self._loops_of(update.loops)
-        result, total = scanned(value, update.op, outer, loops, ref)
+        result, total = scanned(value, update.op, outer, loops, self._numbered(register.arg))
         self.totals.setdefault(node, []).append(total)
         return result
 
-    def _end(self, node: Node, position: dict[Node, int]) -> Node:
+    def _end(self, node: Node, position: Position) -> Node:
         end = End.of(node)
         loops, combos = self._inner(end.loops)
         effects: dict[Node, None] = {}
@@ -537,8 +509,16 @@ def _alu(node: Node, src: tuple[Node, ...]) -> Node:
     return Node(node.op, alu_dtype(node.op, wide), wide)
 
 
-def _dtype_after(node: Node, src: tuple[Node, ...]) -> DType:
-    if node.op is not Op.AFTER:
-        return node.dtype
-    value, *_ = src
-    return value.dtype
+_COPIES: dict[Op, Callable[[_Expander, Node, Position], Node]] = {
+    Op.RANGE: _Expander._range,
+    Op.LOAD: _Expander._load,
+    Op.STORE: _Expander._store,
+    Op.REDUCE: _Expander._reduce,
+    Op.END: _Expander._end,
+    Op.REGISTER: _Expander._register,
+    Op.UPDATE: _Expander._update,
+    Op.AFTER: _Expander._after,
+    Op.EXTRACT: _Expander._extract,
+    Op.FRAGMENT: _Expander._of_matrices,
+    Op.WGMMA: _Expander._of_matrices,
+}

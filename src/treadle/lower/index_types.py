@@ -15,7 +15,7 @@ from ..dtype import DType, dtypes
 from ..errors import DeviceError
 from ..ir.interval import bounds
 from ..ir.node import Node, alu
-from ..ir.op import ALU, COMPARE, Op
+from ..ir.op import Op
 from ..ir.shape import size_max
 from ..target import Target
 
@@ -30,8 +30,7 @@ def lower_index_types(root: Node, target: Target) -> Node:
     machine = _integer(root, target)
     new: dict[Node, Node] = {}
     for node in root.toposort():
-        src = tuple(new[s] for s in node.src)
-        new[node] = _lower(node, src, machine)
+        new[node] = _lower(node, tuple(new[s] for s in node.src), machine)
     return new[root]
 
 
@@ -56,13 +55,9 @@ def _lower(node: Node, src: tuple[Node, ...], machine: DType) -> Node:
     if node.op is Op.CAST:
         (value,) = src
         return _narrowed(value, dtype) if node.dtype.kind == "index" else value.cast(dtype)
-    if node.op in ALU and node.op not in COMPARE and src == node.src and dtype is node.dtype:
-        return node
     if node.op is Op.CONST:
         return Node.const(dtype, node.arg)
-    if src == node.src and dtype is node.dtype:
-        return node
-    return Node(node.op, dtype, src, node.arg)
+    return node.replace(dtype=dtype, src=src)
 
 
 def _narrowed(value: Node, dtype: DType) -> Node:

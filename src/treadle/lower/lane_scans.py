@@ -15,17 +15,13 @@ from ..ir.choices import take
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import After, Register, Update
-from .lanes import broadcast
+from .lanes import broadcast, shuffled
 
 __all__ = ["scanned"]
 
 
 def scanned(
-    value: Node,
-    op: Op,
-    outer: tuple[Node, ...],
-    loops: tuple[Node, ...],
-    ref: RegisterRef,
+    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], ref: RegisterRef
 ) -> tuple[Node, Node]:
     """What a scan has in each lane of `value` at each step of `loops`, and the UPDATE of its total.
 
@@ -38,7 +34,7 @@ def scanned(
         none, last = identity(op, dtype), Node(Op.EXTRACT, dtype, (within,), count - 1)
     else:
         none = broadcast(identity(op, dtype), count)
-        last = Node(Op.SHUFFLE, value.dtype, (within, within), (count - 1,) * count)
+        last = shuffled(within, within, (count - 1,) * count)
     total = Register(none, outer, ref, none.dtype).node()
     result = alu(op, broadcast(After(total, loops).node(), count), within)
     return result, Update(After(total, (result,)).node(), last, loops, op).node()
@@ -55,6 +51,6 @@ def _prefixes(value: Node, op: Op) -> Node:
     none = broadcast(one, count)
     while step < count:
         places = tuple(range(step)) + tuple(range(count, 2 * count - step))
-        value = alu(op, Node(Op.SHUFFLE, value.dtype, (none, value), places), value)
+        value = alu(op, shuffled(none, value, places), value)
         step *= 2
     return value

@@ -4,6 +4,11 @@ Every node is placed in the innermost loop that it depends on, so what does not 
 loop is computed before it. A phase is one top-level END: all workers finish it before the next
 starts. Its grid RANGEs are the outermost loops, and stay in the program as ordinary RANGEs of kind
 "grid" without an END; the renderer maps them to the slice of the grid that it is called for.
+
+LOCAL memory that a kernel may declare is declared, piece by piece. Where that is too little all
+pieces are parts of one, as large as the launch says:
+
+    local0: 40 bytes, local1: 100 bytes at a multiple of 64  ->  local0 at 0, local1 at 64
 """
 
 from __future__ import annotations
@@ -13,18 +18,21 @@ from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
 from ..ir.args import TensorBox
+from ..ir.choices import take
 from ..ir.loops import closed_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.shape import size_max
 from ..ir.views import After, End, Load, Store, bound_of, memory_of
 
-__all__ = ["Phase", "linearize", "param_bytes", "phase_ends", "waits_for_phase"]
+__all__ = [
+    "Phase", "ask_for_shared", "join_phases", "linearize", "local_places", "nodes_of_phase",
+    "param_bytes", "phase_ends",
+]  # fmt: skip
 
 Ranges = frozenset[Node]
-PRODUCERS = (
-    128  # work items of the subgroups that a producer belongs to: registers are moved from four
-)
+# Work items of the subgroups that a producer belongs to: registers are moved from four.
+PRODUCERS = 128
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,9 +117,8 @@ def _phase(end: Node, work_items: int, has_workgroups: bool) -> Phase:
     if not producers:
         return _Phase(end, work_items, has_workgroups).result()
     rest = tuple(effect for effect in effects if effect not in producers)
-    around = tuple(r for r in loops if r.arg.kind == "grid")
     main = _Phase(End(rest, loops).node(), work_items, has_workgroups).result()
-    made = _Phase(End(producers, around).node(), 1, False).result()
+    made = _Phase(End(producers, _grid(end)).node(), 1, False).result()
     return replace(main, producer=made.program)
 
 
@@ -126,7 +133,7 @@ def phase_ends(root: Node) -> list[Node]:
     order = root.toposort()
     wanted = set(root.src)
     for node in order:
-        if waits_for_phase(node):
+        if _waits_for_phase(node):
             wanted.update(After.of(node).effects)
     return [node for node in order if node in wanted]
 
@@ -138,7 +145,7 @@ class _Phase:
         self.barriers = 0 if has_workgroups and work_items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
         self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
-        self.order = end.toposort(lambda n: not waits_for_phase(n))
+        self.order = nodes_of_phase(end)
         for node in self.order:
             if node.op is Op.AFTER and behind_after(node).op is Op.LOCAL:
                 self.awaited.update(After.of(node).effects)
@@ -161,7 +168,7 @@ class _Phase:
                 deps[node] = deps[bound_of(node)] | {node}
                 continue
             mine = forced.get(node, frozenset())
-            if not waits_for_phase(node):
+            if not _waits_for_phase(node):
                 mine = mine.union(*(deps[s] for s in node.src))
             deps[node] = mine - frozenset(closed_ranges(node))
         return deps
@@ -209,7 +216,7 @@ class _Phase:
         return max(self.deps[node], key=self.rank.__getitem__, default=None)
 
     def result(self) -> Phase:
-        grid = tuple(r for r in closed_ranges(self.end) if r.arg.kind == "grid")
+        grid = _grid(self.end)
         for node in self.order:
             if node.op in (Op.RANGE, Op.SINK):
                 continue
@@ -261,6 +268,65 @@ class _Phase:
             self.blocks.setdefault(parent, []).extend([r, *body, *closing])
 
 
-def waits_for_phase(node: Node) -> bool:
+def _waits_for_phase(node: Node) -> bool:
     """Whether it is memory that an earlier phase filled: in this phase it is just the memory."""
     return node.op is Op.AFTER and After.of(node).value.op is Op.PARAM
+
+
+def nodes_of_phase(end: Node) -> list[Node]:
+    """Every node of a phase, sources first: not what an earlier one had, such as shared memory."""
+    return end.toposort(lambda n: not _waits_for_phase(n))
+
+
+def _grid(end: Node) -> tuple[Node, ...]:
+    return tuple(r for r in closed_ranges(end) if r.arg.kind == "grid")
+
+
+def join_phases(root: Node) -> Node:
+    """The kernel `root`, whose STAGEs are lowered, with one phase for each grid.
+
+        END(STORE y, g, i); END(STORE parts[g] = REDUCE(.., i), g)
+          ->  END(END(STORE y, i), STORE parts[g] = REDUCE(.., i), g)
+
+    A schedule gives several nests one grid where a worker shall do all of it step by step, see
+    optimize/output_reductions.py. What the loops inside have in common is for registers.py.
+    """
+    grids: dict[frozenset[Node], list[Node]] = {}
+    for end in phase_ends(root):
+        if grid := _grid(end):
+            grids.setdefault(frozenset(grid), []).append(end)
+    for ends in grids.values():
+        if len(ends) > 1:
+            grid = _grid(ends[0])
+            effects = tuple(effect for end in ends for effect in _inside(end, grid))
+            joined = End(effects, grid).node()
+            root = root.substitute(dict.fromkeys(ends, joined))
+    return root if root.op is not Op.SINK else Node.sink(dict.fromkeys(root.src))
+
+
+def _inside(end: Node, grid: tuple[Node, ...]) -> tuple[Node, ...]:
+    """What a phase does in each step of its grid."""
+    effects, loops = End.of(end)
+    inner = tuple(r for r in loops if r not in grid)
+    return (End(effects, inner).node(),) if inner else effects
+
+
+def ask_for_shared(phase: Phase, most_declared: int | None) -> Phase:
+    """`phase` with the bytes that it has to ask for, if it may not declare what it needs."""
+    total = local_places(phase.code)[1]
+    if most_declared is None or total <= most_declared:
+        return phase
+    take("dynamic_shared")
+    return replace(phase, asked=total)
+
+
+def local_places(program: Node) -> tuple[dict[Node, int], int]:
+    """Where each LOCAL begins behind those with smaller numbers, and the bytes of all of them."""
+    places: dict[Node, int] = {}
+    total = 0
+    found = {n for n in nodes_of_phase(program) if n.op is Op.LOCAL}
+    for node in sorted(found, key=lambda n: n.arg.number):
+        step = node.arg.alignment
+        places[node] = -(-total // step) * step
+        total = places[node] + node.arg.size * node.dtype.itemsize
+    return places, total

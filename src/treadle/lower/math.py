@@ -6,23 +6,32 @@ Largest errors: 2 ulp in float32 (over all finite inputs), 4 ulp in float64; inf
 subnormals are as IEEE 754 recommends, POW as in C. Coefficients are in `lower/polynomials`. The
 narrower floats have no case here: the emulation pass computes them in float32.
 Renderers may contract MUL and ADD but must not reassociate.
+
+    round_explicitly       (x + magic) - magic                       ->  ROUND(x)
+    scale_by_powers        value * 2**(n >> 1) * 2**(n - (n >> 1))   ->  SCALE(value, n)
+
+These look for what the formulas made, where a target needs or has the operation itself.
 """
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 
 from ..dtype import dtypes
+from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
+from ..ir.views import behind_broadcast, operand
 from .error_functions import erf, erfc, erfinv
-from .exponential import exp, exp2, log, log2, log10
+from .exponential import exp, exp2, log, log2, log10, scaled
+from .floats import layout
 from .hyperbolic import acosh, asinh, atanh, log1p, tanh
 from .power import power
 from .trigonometry import cos, sin, tan
 
-__all__ = ["MATH", "lower_math"]
+__all__ = ["MATH", "lower_math", "round_explicitly", "scale_by_powers"]
 
 MATH: dict[Op, Callable[..., Node]] = {
     Op.EXP: exp,
@@ -45,6 +54,8 @@ MATH: dict[Op, Callable[..., Node]] = {
 }
 """Each op as a function of float32 or float64 nodes."""
 
+# 1.5 * 2**23 + n: adding such a number to a float32 rounds it.
+_SMALLEST, _LARGEST = 1.5 * 2.0**23, 1.75 * 2.0**23
 _WIDE = (dtypes.float32, dtypes.float64)
 
 
@@ -57,3 +68,79 @@ def lower_math(root: Node) -> Node:
         return MATH[node.op](*node.src)
 
     return rewrite_with(root, step)
+
+
+def round_explicitly(root: Node) -> Node:
+    """`root` with float32 rounding by addition turned into ROUND.
+
+    The formulas add a number so large that no fraction is left. A compiler that takes floats for
+    real numbers, as those behind WGSL may, would take that out.
+    """
+
+    def step(node: Node) -> Node | None:
+        if node.op in (Op.SUB, Op.BITCAST) and operand(node).dtype.scalar is dtypes.float32:
+            return _rounded(node)
+        return None
+
+    return rewrite_with(root, step)
+
+
+def _rounded(node: Node) -> Node | None:
+    total, *subtracted = node.src
+    if total.op is not Op.ADD:
+        return None
+    value, added = total.src
+    magic = _magic(added)
+    if magic is None:
+        return None
+    take("explicit_rounding")
+    whole = value.alu(Op.ROUND)
+    if subtracted:
+        return whole if all(_magic(n) == magic for n in subtracted) else None
+    if node.dtype.scalar is not dtypes.int32:
+        return None
+    (bits,) = struct.unpack("<i", struct.pack("<f", magic))
+    return whole.cast(node.dtype) + bits
+
+
+def _magic(node: Node) -> float | None:
+    node = behind_broadcast(node)
+    is_one = node.op is Op.CONST and _SMALLEST <= node.arg < _LARGEST
+    return node.arg if is_one else None
+
+
+def scale_by_powers(root: Node, vector_bytes: int) -> Node:
+    """`root` with `scaled` vectors of `vector_bytes` turned into SCALE: one instruction for six.
+
+    What comes out is the same, since the first product is exact. Only whole vectors have it.
+    """
+
+    def step(node: Node) -> Node | None:
+        is_whole = node.dtype.count > 1 and node.dtype.itemsize == vector_bytes
+        return _scale_of(node) if node.op is Op.MUL and node.dtype.is_float and is_whole else None
+
+    return rewrite_with(root, step)
+
+
+def _scale_of(product: Node) -> Node | None:
+    """SCALE, if `product` is what `scaled` makes of a value and of a number with an exponent."""
+    first, power = product.src
+    tagged = _tagged(power)
+    if tagged is None or first.op is not Op.MUL:
+        return None
+    value, _ = first.src
+    if scaled(value, tagged) is not product:
+        return None
+    form = layout(product)
+    exponent = tagged - (form.magic + 2 * form.bias)
+    take("scale_by_power")
+    return Node(Op.SCALE, product.dtype, (value, exponent))
+
+
+def _tagged(power: Node) -> Node | None:
+    """The float x of BITCAST(SHL(SUB(BITCAST(x), ...), ...))."""
+    for op in (Op.BITCAST, Op.SHL, Op.SUB, Op.BITCAST):
+        if power.op is not op:
+            return None
+        power = operand(power)
+    return power

@@ -10,10 +10,8 @@
 
 All STAGEs of one loop share its WAIT. One meeting of the work items a step is enough: what arrived
 for all of them may be read, and the buffer that is filled next is the one that all have read. The
-last steps fill buffers that nobody reads, so that the count of groups is right to the end.
-
-What no loop changes is one slice, which is there before the loop: lower/stage.py fills it, as it
-does what has one buffer. Such is a factor that a product's steps repeat, a row that is expanded.
+last steps fill buffers that nobody reads, so that the count of groups is right to the end. What no
+loop changes, such as a row that is expanded, is one slice: lower/stage.py fills it before the loop.
 
 Filling is STOREs, ASYNCHRONOUS ones where the STAGE says "copies": those happen some time before
 the WAIT. A renderer may make ordinary STOREs of them, which the WAIT covers as well.
@@ -33,20 +31,13 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
 from ..ir.views import End, Stage, Store, bound_of
 
-__all__ = [
-    "ASYNCHRONOUS",
-    "alignment_of",
-    "buffers_of",
-    "lower_buffered_stages",
-    "place_in",
-    "stored_part",
-]
+__all__ = ["ASYNCHRONOUS", "alignment_of", "buffers_of", "lower_buffered_stages", "place_in"]
 
 ASYNCHRONOUS = "asynchronous"  # the arg of a STORE that nobody sees before a WAIT
 PIECE = 16  # bytes that change places as a whole
 ROW = 128  # bytes that the banks of shared memory hold side by side
 
-Key = tuple[Node, ...]
+Key = tuple[Node, ...]  # what a STAGE stores, and where: those that are read elsewhere share it
 _NONE = Node.index(0)
 
 
@@ -56,7 +47,7 @@ def lower_buffered_stages(root: Node) -> Node:
     found = {n: _loop_of(n) for n in root.toposort() if _is_pipeline(n)}
     stages = {stage: loop for stage, loop in found.items() if loop is not None}
     for stage, loop in stages.items():
-        loops.setdefault(loop, {}).setdefault(stored_part(stage), stage)
+        loops.setdefault(loop, {}).setdefault(Stage.of(stage).filling, stage)
     ready: dict[Key, tuple[Node, Node]] = {}
     for loop, filled in loops.items():
         memory = {
@@ -69,16 +60,10 @@ def lower_buffered_stages(root: Node) -> Node:
         ready |= _pipeline(loop, filled, memory)
     loads = {}
     for stage in stages:
-        memory, first = ready[stored_part(stage)]
+        memory, first = ready[Stage.of(stage).filling]
         place = place_in(stage, Stage.of(stage).read, first)
         loads[stage] = Node(Op.LOAD, stage.dtype, (memory, place))
     return root.substitute(loads)
-
-
-def stored_part(stage: Node) -> Key:
-    """What a STAGE stores, and where: those that differ in what they read share memory."""
-    part = Stage.of(stage)
-    return (part.value, part.gate, *part.filled, *part.loops)
 
 
 def place_in(stage: Node, index: tuple[Node, ...], first: Node = _NONE) -> Node:

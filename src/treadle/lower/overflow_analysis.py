@@ -1,4 +1,4 @@
-"""Analysis of integers in a linear program: exact results, bounds, multiples.
+"""Analysis of integers in a linear program: exact results, bounds, multiples, counts of steps.
 
 Exact are the sums, differences and products that cannot leave their dtype.
 
@@ -11,13 +11,16 @@ if they know. After lowering nothing but its bounds tells one from the other.
 
 from __future__ import annotations
 
-from ..ir.interval import Bounds, arithmetic
+from ..ir.interval import Bounds, arithmetic, bounds_of_leaf
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import bound_of, operand
+from .linearize import Phase
 
-__all__ = ["exact_nodes", "integer_bounds", "is_multiple"]
+__all__ = ["exact_nodes", "integer_bounds", "is_multiple", "most_iterations"]
 
+# A 64-bit division is a loop over its bits where the language has 32-bit integers only.
+WIDE_DIVISION = 65
 _MAY_WRAP = frozenset((Op.ADD, Op.SUB, Op.MUL))
 _FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST, Op.XOR}
 _TRUNCATING = frozenset((Op.IDIV, Op.MOD))
@@ -52,13 +55,9 @@ def _known(program: Node) -> tuple[dict[Node, Bounds], frozenset[Node]]:
 
 def _bounds(node: Node, known: dict[Node, Bounds], default: Bounds) -> Bounds:
     """Bounds over the unbounded integers, which may go beyond the dtype's."""
-    if node.op is Op.CONST:
-        return int(node.arg), int(node.arg)
-    if node.op is Op.RANGE:
-        _, most = known[bound_of(node)]
-        return 0, max(0, most - 1)
-    if node.op in (Op.VARIABLE, Op.WORK_ITEM):
-        return node.arg.low, node.arg.high
+    leaf = bounds_of_leaf(node, known.__getitem__)
+    if leaf is not None:
+        return leaf
     if not node.src or any(s not in known for s in node.src):
         return default
     sources = [known[s] for s in node.src]
@@ -82,3 +81,27 @@ def is_multiple(index: Node, count: int) -> bool:
     if index.op in (Op.ADD, Op.SUB):
         return all(is_multiple(s, count) for s in index.src)
     return False
+
+
+def most_iterations(phase: Phase) -> int:
+    """The loop iterations that one work item takes, sizes known at launch at their largest.
+
+        for i in 300: for j in 300: ...   ->  300 * (300 + 1 + 1) + 1
+
+    Some drivers end all loops of a work item after a number of steps, so this counts as they do:
+    the last look at a loop's condition is a step as well.
+    """
+    around: list[tuple[int, int]] = []  # (size of a loop that is open, steps before it)
+    total = 0
+    bounds = integer_bounds(phase.program)
+    for node in phase.program.src:
+        if node.op is Op.RANGE and node not in phase.grid:
+            _, most = bounds[bound_of(node)]
+            around.append((int(most), total))
+            total = 0
+        elif node.op is Op.END and around:
+            size, before = around.pop()
+            total = before + size * (total + 1) + 1
+        elif node.op in (Op.IDIV, Op.MOD) and node.dtype.scalar.itemsize == 8:
+            total += WIDE_DIVISION * node.dtype.count
+    return total

@@ -9,26 +9,22 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..dtype import dtypes
-from ..ir.loops import simplify_kernel
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rules.index import simplify
 from ..target import Target
 from .decompose import decompose
-from .dynamic_shared import ask_for_shared
 from .emulated_floats import emulate_dtypes
 from .expand import expand
-from .explicit_rounding import round_explicitly
 from .index_types import lower_index_types
-from .linearize import Phase, linearize
-from .math import lower_math
+from .linearize import Phase, ask_for_shared, join_phases, linearize
+from .math import lower_math, round_explicitly, scale_by_powers
 from .padded_rows import with_padded_rows
+from .prefetch import with_hints
 from .registers import lower_reduces
-from .scale_by_power import scale_by_powers
-from .shared_grids import join_phases
 from .stage import lower_stages
-from .streams import Caches
+from .streams import Caches, with_streamed_stores
 from .summation import with_exact_sums
-from .traffic import with_traffic
 from .whole_steps import with_whole_steps
 from .workgroup import lower_work_items
 
@@ -57,7 +53,7 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     root, work_items = lower_work_items(root)
     passes: tuple[Callable[[Node], Node], ...] = (
         # Index expressions are smallest before they are copied for each unrolled position.
-        simplify_kernel,
+        simplify,
         # Copies and lanes before reductions, so that each copy gets an accumulator.
         lambda node: expand(node, target.has_masked_memory, target.shuffled_bytes),
         lower_reduces,
@@ -80,13 +76,13 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
     phases = linearize(root, work_items, has_workgroups=target.workgroup is not None)
     if target.workgroup is None:
         caches = Caches(target.l1, target.l2, target.l3)
-        phases = [with_traffic(phase, caches) for phase in phases]
+        # Streams first: hints depend on what leaves by them.
+        phases = [with_hints(with_streamed_stores(phase, caches), caches) for phase in phases]
+        # Parts have conditions of two loops, which would not be seen as the last step's.
+        phases = [with_whole_steps(phase) for phase in phases]
     else:
         phases = [ask_for_shared(phase, target.workgroup.declared_bytes) for phase in phases]
     # All others look at the schedule's loops, which are others behind these.
-    if target.workgroup is None:
-        # Parts have conditions of two loops, which would not be seen as the last step's.
-        phases = [with_whole_steps(phase) for phase in phases]
     wide = target.dtype_of_total(dtypes.float32)
     phases = [with_exact_sums(phase, wide) for phase in phases]
     return Lowered(tuple(phases), tuple(scratch), tuple(variables))

@@ -1,4 +1,4 @@
-"""Which hints a program gets for memory that it reads later. Nothing depends on a hint.
+"""Hints that a program gets for memory that it reads later. Nothing depends on a hint.
 
 What comes next is told by how a loop's streams come back. Processors fetch ahead along lines by
 themselves, but not far, not past a page, and not from the end of one row or panel to the next.
@@ -14,18 +14,16 @@ packs its panels itself, they ask for what it packs next.
       ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
 
 A row that is read again: memory rests in the second loop. A row that is read once is fetched too
-where results leave for memory, unless the next one is met anyhow: where it goes on behind this one,
-or is read now already. A loop over rows of a block, on their way one behind the other
-(optimize/row_pipelining), does not meet the next one in time, and uses it at once.
+where results leave for memory, unless the next one is met anyhow: it goes on behind this one, or is
+read already. Loops over rows of a block (optimize/row_pipelining) do not meet the next one in time.
 
     for row (grid): for step: load(row, step)
       ->  the same, and in each step PREFETCH(row, step + 8 KiB)
 
 A stream of large memory that is read once. Loops that read it at two places at a time need no hints
 (optimize/dual_streams), nor do those that also store and fetch lines by that. Where a loop stores
-around the caches as much as it reads, its loads find memory turned to writing: hints make fewer
-turns of it. A loop that stores less only lost by them. Several rows at a time that are added to
-totals in the nearest cache (optimize/column_reduction) are as many streams: 1 KiB of each.
+around the caches as much as it reads, hints make memory turn less often from reading to writing.
+Several rows at a time that are added to totals (optimize/column_reduction) are as many streams.
 """
 
 from __future__ import annotations
@@ -34,6 +32,7 @@ import itertools
 import operator
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from ..dtype import dtypes
 from ..ir.choices import take
@@ -42,16 +41,48 @@ from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms
 from ..ir.views import bound_of
-from .streams import CACHE_LINE, STREAM, Caches, Run, Stretch, is_plain, split_index
+from .linearize import Phase
+from .streams import CACHE_LINE, STREAM, Caches, Run, Stretch, is_plain, split_index, stretches
 
-__all__ = ["AHEAD", "AHEAD_IN_EACH", "hints_for", "loops_in"]
+__all__ = ["AHEAD", "AHEAD_IN_EACH", "with_hints"]
 
 AHEAD = 8 << 10  # bytes: what a core reads while one line comes from memory, a few times over
 AHEAD_IN_EACH = 1 << 10  # bytes, of several streams
 MOST_INSIDE = 8  # steps of the loops inside of a step that packs
 
 
-def hints_for(
+def with_hints(phase: Phase, caches: Caches) -> Phase:
+    """`phase` with PREFETCHes, each in the outermost loop where it can be."""
+    program = list(phase.program.src)
+    loops = [stretch for stretch in stretches(program) if stretch.is_loop]
+    for loop, hints in _hints_for(loops, phase.grid, caches):
+        for hint in hints:
+            if _loops_in(hint).issubset(loop.loops):  # one for what another loop counts is none
+                _insert(program, hint, loop.places)
+    return replace(phase, program=phase.program.replace(src=tuple(program)))
+
+
+def _insert(program: list[Node], hint: Node, places: list[Node]) -> None:
+    """Put what `hint` computes into the outermost of its loops where it can be.
+
+    `places` are the loops that are open, and the END of the last if it has one. What the program
+    computes too late for the hint comes sooner.
+    """
+    known = set(program)
+    for node in hint.toposort(lambda n: n.op is not Op.AFTER):
+        if node.op in (Op.CONST, Op.RANGE, Op.PARAM):
+            continue
+        inside = [n for n, r in enumerate(places) if r in _loops_in(node)]
+        place = max(inside, default=-1) + 1
+        behind = program.index(places[place]) if place < len(places) else len(program)
+        if node in known and program.index(node) < behind:
+            continue
+        if node in known:
+            program.remove(node)
+        program.insert(behind, node)
+
+
+def _hints_for(
     loops: Sequence[Stretch], grid: Sequence[Node], caches: Caches
 ) -> Iterator[tuple[Stretch, list[Node]]]:
     """The PREFETCHes that each innermost loop has to ask for."""
@@ -99,7 +130,7 @@ def _panels(loop: Stretch, grid: Sequence[Node], caches: Caches) -> Iterator[Nod
     tile, *steps = inside
     for run in loop.vectors():
         lines, nbytes = -(-run.nbytes // CACHE_LINE), loop_size(*steps) * run.nbytes
-        used, following = loops_in(run.index), _next(run, grid)
+        used, following = _loops_in(run.index), _next(run, grid)
         if tile in used or not used.issuperset(steps):
             continue
         if following is None or loop_size(tile) < lines or not caches.is_panel(nbytes):
@@ -230,7 +261,7 @@ def _rows_ahead(
 
 def _first(index: Node) -> Node:
     """`index` where all loops are at their beginning."""
-    return index.substitute({n: n.like(0) for n in loops_in(index)})
+    return index.substitute({n: n.like(0) for n in _loops_in(index)})
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -305,7 +336,7 @@ def _next_of(index: Node, grid: Sequence[Node]) -> Node | None:
     """`index` in the next step of the grid that moves it; None where memory says where it is."""
     if any(n.op not in ALU and n.op not in (Op.CONST, Op.RANGE) for n in index.toposort()):
         return None
-    numbers = [r for r in grid if r in loops_in(index)]
+    numbers = [r for r in grid if r in _loops_in(index)]
     return index.substitute({numbers[-1]: numbers[-1] + 1}) if numbers else None
 
 
@@ -317,6 +348,6 @@ def _are_constant(loops: Sequence[Node]) -> bool:
     return all(has_fixed_size(r) for r in loops)
 
 
-def loops_in(node: Node) -> set[Node]:
+def _loops_in(node: Node) -> set[Node]:
     """The RANGEs that a place in a program depends on."""
     return {n for n in node.toposort(lambda n: n.op is not Op.AFTER) if n.op is Op.RANGE}

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
+from .lanes import shuffled
 
 __all__ = ["transposed"]
 
@@ -50,7 +51,7 @@ def _in_turn(first: Node, second: Node, part: int, at: int) -> Node:
     """Elements of two vectors in turn: of half of each part, from `at` on."""
     lanes = first.dtype.count
     order = [n // part * part + at + n % part // 2 + n % 2 * lanes for n in range(lanes)]
-    return Node(Op.SHUFFLE, first.dtype, (first, second), tuple(order))
+    return shuffled(first, second, order)
 
 
 def _side_by_side(vectors: Sequence[Node], size: int) -> list[Node]:
@@ -68,7 +69,7 @@ def _side_by_side(vectors: Sequence[Node], size: int) -> list[Node]:
 def _every_second(first: Node, second: Node, size: int, at: int) -> Node:
     """Every second run of `size` elements of two vectors, from `at` on."""
     order = [n // size * 2 * size + at + n % size for n in range(first.dtype.count)]
-    return Node(Op.SHUFFLE, first.dtype, (first, second), tuple(order))
+    return shuffled(first, second, order)
 
 
 def _joined(vectors: Sequence[Node], first: int, size: int) -> Node:
@@ -76,13 +77,11 @@ def _joined(vectors: Sequence[Node], first: int, size: int) -> Node:
     dtype = vectors[0].dtype
     if len(vectors) * size == 1:
         return Node(Op.EXTRACT, dtype.scalar, tuple(vectors), first)
-    run = tuple(range(first, first + size))
+    run = range(first, first + size)
     if len(vectors) == 1:
-        return Node(Op.SHUFFLE, dtype.scalar.vec(size), (vectors[0], vectors[0]), run)
+        return shuffled(vectors[0], vectors[0], run)
     if len(vectors) == 2:
-        order = (*run, *(dtype.count + n for n in run))
-        return Node(Op.SHUFFLE, dtype.scalar.vec(2 * size), tuple(vectors), order)
+        return shuffled(vectors[0], vectors[1], (*run, *(dtype.count + n for n in run)))
     half = len(vectors) // 2
-    sides = (_joined(vectors[:half], first, size), _joined(vectors[half:], first, size))
-    wide = sides[0].dtype.count * 2
-    return Node(Op.SHUFFLE, dtype.scalar.vec(wide), sides, tuple(range(wide)))
+    left, right = _joined(vectors[:half], first, size), _joined(vectors[half:], first, size)
+    return shuffled(left, right, range(2 * left.dtype.count))

@@ -26,7 +26,7 @@ from ..ir.shape import size_product
 from ..ir.verify import verify_stages
 from ..ir.views import After, Box, End, Load, Stage, Store, operand
 from .bulk_copy_producer import lower_bulk_copies
-from .multi_buffering import alignment_of, lower_buffered_stages, place_in, stored_part
+from .multi_buffering import alignment_of, lower_buffered_stages, place_in
 
 __all__ = ["lower_stages"]
 
@@ -47,7 +47,7 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             return node.replace(src=tuple(s for load in node.src for s in load.src))
         if node.op is not Op.STAGE or node.arg.scope != scope:
             return None
-        key = stored_part(node)
+        key = Stage.of(node).filling  # those that differ in what they read share memory
         if key not in filled:
             local = first_local + sum(map(len, filled.values()))
             memories = _memories(node, local, first_slot + len(scratch))

@@ -3,26 +3,28 @@
     for r0: for r1: LOAD(p0, r0*64 + r1*32 + 0), LOAD(p0, r0*64 + r1*32 + 16); STORE(p1, ...)
       ->  a Stretch of r0 and r1: a Run of 128 bytes of p0 is loaded, others are stored
 
-And what a processor's Caches say of it. What decides how memory is fetched and stored
-(`lower/traffic`, `lower/prefetch`) asks these alone.
+And what a processor's Caches say of it. What decides how memory is stored and fetched (here and in
+`lower/prefetch`) asks these alone.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
+from ..ir.choices import take
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Access, Load, Store
+from ..ir.views import Access, Load, Store, memory_of
 from ..target import CACHE_LINE
-from .linearize import param_bytes
+from .linearize import Phase, param_bytes
+from .overflow_analysis import is_multiple
 
 __all__ = [
     "CACHE_LINE", "STREAM", "Caches", "Run", "Span", "Stretch", "is_plain", "runs_of",
-    "split_index", "stretches",
+    "split_index", "stretches", "with_streamed_stores",
 ]  # fmt: skip
 
 STREAM = "stream"  # the arg of a STORE around the caches
@@ -176,3 +178,46 @@ def is_plain(memory: Node) -> bool:
     """Whether it is memory of the kernel's arguments that has addresses."""
     param = behind_after(memory)
     return param.op is Op.PARAM and param.arg.image is None
+
+
+def with_streamed_stores(phase: Phase, caches: Caches) -> Phase:
+    """`phase` with stores around the caches.
+
+        STORE(p0, r0*64 + 0, v0), ..., STORE(p0, r0*64 + 48, v3)   each with arg STREAM
+
+    An ordinary store first reads the line that it writes a part of. Where a kernel fills whole
+    lines of memory that does not fit the last-level cache, that is a third of all traffic for
+    nothing. What may lie anywhere (memory of the user's) is left alone, since such stores fault
+    where they are not aligned; so is what the phase itself loads, and what it writes in parts of
+    lines.
+    """
+    program = phase.program.src
+    leaving = {param for param, is_written in phase.params if is_written and caches.leaves(param)}
+    leaving -= {memory_of(n) for n in program if n.op in (Op.LOAD, Op.LINE)}
+    marked = set(_whole_lines(program, leaving)) if leaving else None
+    if not marked:
+        return phase
+    take("nontemporal_stores")
+    program = tuple(n.replace(arg=STREAM) if n in marked else n for n in program)
+    return replace(phase, program=phase.program.replace(src=program))
+
+
+def _whole_lines(program: Sequence[Node], leaving: set[Node]) -> Iterator[Node]:
+    """The STOREs to memory that is `leaving` which fill lines together."""
+    for stretch in stretches(program):
+        stores = (n for n in stretch.body if n.op is Op.STORE and memory_of(n) in leaving)
+        for run in runs_of(n for n in stores if not Store.of(n).is_gated):
+            yield from _in_whole_lines(run)
+
+
+def _in_whole_lines(run: Run) -> Iterator[Node]:
+    itemsize = Store.of(run.spans[0].node).value.dtype.scalar.itemsize
+    if run.base is not None and not is_multiple(run.base, CACHE_LINE // itemsize):
+        return
+    for begin, end, node in run.spans:
+        size, first, last = end - begin, begin // CACHE_LINE, -(-end // CACHE_LINE)
+        is_aligned = (
+            size % CACHE_LINE in (0, CACHE_LINE // 2) and begin % min(size, CACHE_LINE) == 0
+        )
+        if is_aligned and run.spans[0].begin <= first * CACHE_LINE and last * CACHE_LINE <= run.end:
+            yield node

@@ -6,16 +6,15 @@
     for r: acc += f(r); out[r] = acc                   a running total, in float64
       ->  for r: wide += float64(f(r)); out[r] = float32(wide)
 
-Each addition rounds by the size of the sum so far: a thousand numbers of both signs, added in one
-row, lose 2.5 times as much as in eight parts, positive ones 6 times. Equal terms round alike, so
-that each step adds to the error. A register that is read on the way has no parts; its RegisterRef
-says that it `is_wide`. This is done to programs, last of all: whatever looks for loops before finds
-those that the schedule made. What matrix units add up stays whole: their sums take all registers
-that there are.
+Each addition rounds by the size of the sum so far, and equal terms round alike, so that each step
+adds to the error. A register that is read on the way has no parts; its RegisterRef says that it
+`is_wide`. This is done to programs, last of all: whatever looks for loops before finds those that
+the schedule made. What matrix units add up stays whole: their sums take all registers.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
@@ -24,7 +23,7 @@ from ..ir.accumulators import identity
 from ..ir.args import RangeArg, RegisterRef
 from ..ir.choices import take
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
-from ..ir.node import Node, alu, behind_after
+from ..ir.node import Node, alu, behind_after, toposort
 from ..ir.op import Op
 from ..ir.views import After, End, Register, Update, bound_of
 from .linearize import Phase
@@ -136,17 +135,7 @@ def _is_in_loop(update: Update, other: Update) -> bool:
 
 def _loads(values: Sequence[Node]) -> int:
     """How many loads these values are computed from."""
-    found: set[Node] = set()
-    seen, waiting = set(values), list(values)
-    while waiting:
-        node = waiting.pop()
-        if node.op is Op.LOAD:
-            found.add(node)
-            continue
-        fresh = [source for source in node.src if source not in seen]
-        seen.update(fresh)
-        waiting += fresh
-    return len(found)
+    return sum(n.op is Op.LOAD for n in toposort(values, lambda n: n.op is not Op.LOAD))
 
 
 def _place(loops: tuple[Node, ...], part: int, most: int) -> tuple[Node, int] | None:
@@ -181,8 +170,8 @@ class _Program:
         self.inner: dict[Node, tuple[Node, ...]] = {}  # the loops that became of one
         self.ended: Node | None = None  # the last loop's END so far
         self.parts: dict[Node, Node] = {}  # the register of a part, by that of the whole
-        self.loops = max(n.arg.number for n in program if n.op is Op.RANGE) + 1
-        self.registers = max(n.arg.number for n in program if n.op is Op.REGISTER) + 1
+        following = lambda op: itertools.count(1 + max(n.arg.number for n in program if n.op is op))
+        self.loops, self.registers = following(Op.RANGE), following(Op.REGISTER)
 
     def nodes(self) -> Iterator[Node]:
         for node in self.program:
@@ -253,17 +242,15 @@ class _Program:
             yield self._part(register, (*self._loops(cut.around), outer))
 
     def _range(self, size: Node, old: Node) -> Node:
-        self.loops += 1
-        return Node(Op.RANGE, old.dtype, (size,), RangeArg(self.loops - 1, old.arg.kind))
+        return Node(Op.RANGE, old.dtype, (size,), RangeArg(next(self.loops), old.arg.kind))
 
     def _part(self, register: Node, loops: tuple[Node, ...]) -> Node:
         """The register of a part of `register`'s sum, new in each step of further loops.
 
         A part begins at 0, whatever the whole begins at: another sum's result, perhaps.
         """
-        self.registers += 1
         around = Register.of(self._of(register)).loops
-        ref = RegisterRef(self.registers - 1, part=Op.ADD)
+        ref = RegisterRef(next(self.registers), part=Op.ADD)
         start = identity(Op.ADD, register.dtype)
         made = Register(start, (*around, *loops), ref, register.dtype).node()
         self.parts[register] = made

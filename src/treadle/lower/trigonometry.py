@@ -42,8 +42,7 @@ def _words(x: Node, count: int) -> list[int]:
 def _window(x: Node, shift: Node) -> list[Node]:
     """Three words of the digits, `shift` bits further on: a barrel shifter of selections."""
     width = layout(x).bits
-    steps = [4, 2, 1] if width == 32 else [8, 4, 2, 1]
-    steps = [s for s in steps if s * width <= (127 if width == 32 else 1023)]
+    steps = [2, 1] if width == 32 else [8, 4, 2, 1]  # words: up to 127 or 1023 bits
     words = [shift.like(w) for w in _words(x, 4 + sum(steps))]
     for step in steps:
         moved = (shift & (step * width)).ne(0)

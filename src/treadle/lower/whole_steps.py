@@ -19,12 +19,13 @@ import numpy as np
 from ..dtype import dtypes
 from ..ir.choices import take
 from ..ir.evaluate import evaluate
-from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size
+from ..ir.loops import TRUE, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.remembered import Table
 from ..ir.views import Load, Store, bound_of, operand, operands
 from .linearize import Phase
+from .streams import stretches
 
 __all__ = ["with_whole_steps"]
 
@@ -60,18 +61,14 @@ def _innermost(program: Sequence[Node]) -> Iterator[tuple[Node, Sequence[Node]]]
     What comes of a loop is in registers and memory.
     """
     last_used = {source: place for place, node in enumerate(program) for source in node.src}
-    first: int | None = None
-    for place, node in enumerate(program):
-        if node.op is Op.RANGE:
-            first = place if node.arg.kind == "loop" else None
-        elif node.op is Op.REGISTER:
-            first = None
-        elif node.op is Op.END:
-            if first is not None and closed_ranges(node) == (program[first],):
-                body = program[first + 1 : place]
-                if all(last_used.get(inner, 0) <= place for inner in body):
-                    yield program[first], body
-            first = None
+    places = {node: place for place, node in enumerate(program)}
+    for stretch in stretches(program):
+        if not stretch.is_loop or stretch.end is None:
+            continue
+        loop, end = stretch.loops[-1], places[stretch.end]
+        is_plain = loop.arg.kind == "loop" and all(n.op is not Op.REGISTER for n in stretch.body)
+        if is_plain and all(last_used.get(inner, 0) <= end for inner in stretch.body):
+            yield loop, stretch.body
 
 
 def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:

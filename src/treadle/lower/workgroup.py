@@ -60,16 +60,13 @@ def lower_work_items(root: Node) -> tuple[Node, int]:
         elif node.op is Op.REDUCE and closed:
             value, *loops = src
             mine = Reduce(value, tuple(loops), node.arg).node() if loops else value
-            new[node] = of_lanes(node.arg.op, mine, _of_subgroup)
+            across = lambda op, value: Node(Op.SUBGROUP, value.dtype, (value,), op)
+            new[node] = of_lanes(node.arg.op, mine, across)
         elif node.op is Op.END and counts[node] < work_items:
             new[node] = node.replace(src=tuple(_gated(s, work_item < counts[node]) for s in src))
         else:
             new[node] = node if src == node.src else rebuild(node, src)
     return new[root], work_items
-
-
-def _of_subgroup(op: Op, value: Node) -> Node:
-    return Node(Op.SUBGROUP, value.dtype, (value,), op)
 
 
 def _work_item(name: str, count: int) -> Node:

@@ -6,7 +6,7 @@
 In the order of either loop alone, each element of the other memory would come from a line of its
 own, or most of a vector would be empty. So a block has steps of both. A loop of results that fills
 vectors is the lanes of a block, and what is read in rows is turned (lower/register_transpose). One
-of a few results is unrolled, and its copies are woven into one another (lower/interleave).
+of a few results is unrolled, and its copies are woven into one another (lower/block_stores).
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@
 
 The output is scheduled as if it were alone, and the reductions go through its loops as they are
 then. What workers share, the grid, gets a part of each reduction, in a STAGE whose loops are that
-very grid: loops that share RANGEs are one when phases are lowered (lower/shared_grids.py), and when
+very grid: loops that share RANGEs are one when phases are lowered (lower/linearize.py), and when
 registers are (lower/registers.py). Rows whose totals are wanted are stored as they are. What fills
 no whole vectors at the end of a row is an output and a reduction of its own in the same grid.
 """

@@ -21,8 +21,7 @@ from ..dtype import DType, dtypes
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Store, Update, operand
-from ..lower.dynamic_shared import local_places
-from ..lower.linearize import Phase
+from ..lower.linearize import Phase, local_places
 from ..target import Target
 from .base import PhaseRenderer
 from .clike import FUNCTIONS

@@ -18,8 +18,7 @@ from ..dtype import DType
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Update, bound_of, operand
-from ..lower.dynamic_shared import local_places
-from ..lower.linearize import Phase
+from ..lower.linearize import Phase, local_places
 from ..lower.overflow_analysis import exact_nodes, integer_bounds
 from .llvm_function import LLVMFunction
 from .llvm_values import mangled, memory_type, type_name, zero
