@@ -71,7 +71,6 @@ def packed(
     steps: Loops,
     lines: Loops,
     lanes: int,
-    position: Node | None = None,
     beyond: Mapping[Node, int] | None = None,
 ) -> Node:
     """`value` kept as [around..][position of the steps][number of the lines].
@@ -103,7 +102,7 @@ def packed(
     if lanes:
         fill |= {r: moves.tiled(loop_size(r), (lanes, "vector")) for r in lines[-1:]}
     sizes = (*(loop_size(r) + beyond.get(r, 0) for r in around), loop_size(*steps))
-    index = (*around, number_of(steps) if position is None else position, number_of(lines))
+    index = (*around, number_of(steps), number_of(lines))
     return kept(value, StageArg(scope, (*sizes, loop_size(*lines))), index, fill)
 
 
