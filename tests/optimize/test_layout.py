@@ -12,7 +12,7 @@ from treadle.ir.loops import TRUE, Split, loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import Load, Stage
-from treadle.optimize.layout import Layout, copied, kept, packed, turned
+from treadle.optimize.layout import Layout, Slices, copied, kept, packed, turned
 from treadle.optimize.moves import Moves
 from treadle.target import parse_target
 
@@ -69,7 +69,8 @@ def test_a_slice_is_copied_once_whoever_copies_what(name, order, work_items, mon
     tile = Node.range(4, 2, "grid")
     factor = Node(Op.LOAD, F16, (X, (tile * 128 + LINE) * 32 + STEP))
     split = Split(tile * 128 + LINE, (tile, LINE), TRUE)
-    stage = Stage.of(copied(moves, factor, split, STEP, layout, work_items, 2, 8, order).stage)
+    slices = Slices(moves, STEP, 32, work_items, 2)
+    stage = Stage.of(copied(slices, factor, split, layout, 8, order).stage)
     assert (stage.arg.sizes, stage.arg.fill) == (layout.sizes, "copies")
     assert stage.arg.swizzle == (layout.sizes[-1] * 2 if layout.is_swizzled else 0)
     known = over(stage.loops) | {tile: np.asarray(1)}
@@ -95,7 +96,8 @@ def test_a_slice_is_copied_once_whoever_copies_what(name, order, work_items, mon
 )
 def test_what_memory_holds_is_copied_and_the_rest_is_stored(factor, buffers, fill, monkeypatch):
     split, layout = Split(LINE, (LINE,), TRUE), LAYOUTS["lines"]
-    made = copied(moves_of(monkeypatch), factor, split, STEP, layout, 128, buffers, 8, "steps")
+    slices = Slices(moves_of(monkeypatch), STEP, 32, 128, buffers)
+    made = copied(slices, factor, split, layout, 8, "steps")
     assert made.stage.arg.fill == fill
 
 

@@ -9,7 +9,7 @@ from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.rules.index import simplify
 from treadle.optimize.moves import Moves
-from treadle.optimize.unit_loops import extents, place_in, unit_loops
+from treadle.optimize.shared_tiles import extents, place_in, unit_loops
 from treadle.target import CDNA3, MMA, RDNA3, RDNA4, parse_target
 
 TARGET = parse_target("sm_80")

@@ -16,8 +16,8 @@ from treadle.ir.loops import Split
 from treadle.ir.node import Node
 from treadle.ir.op import Op
 from treadle.ir.views import Load, Reduce
+from treadle.optimize.tile_problem import rows_with_own_steps, share_of_steps, spans_of, splits_of
 from treadle.optimize.tile_reduction import TileReduction
-from treadle.optimize.zero_steps import rows_with_own_steps, share_of_steps, spans_of, splits_of
 from treadle.target import parse_target
 
 from .references import kernel

@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..ir.choices import take
-from ..ir.loops import closed_ranges, ranges_of
+from ..ir.loops import closed_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Reduce
@@ -25,7 +25,7 @@ from .parameters import Parameters
 from .records import Reduction
 from .tile_cost import is_at_hand, is_in_place, tile_of_vectors
 from .tile_loops import pack, tile_loops
-from .tile_problem import TileProblem, lasts, operands_by_rows, operands_of
+from .tile_problem import TileProblem, lasts, operands_by_rows, problem_of
 
 __all__ = ["TileGroup", "tile_group"]
 
@@ -76,15 +76,12 @@ def _tile(moves: Moves, problems: list[TileProblem], names: set[Reduction], tile
     for reduce in [n for name, n in moves.reductions().items() if name in names]:
         value, steps, arg = Reduce.of(reduce)
         x, y = operands_by_rows(reduce, tiling.rows)
-        (step,) = steps
-        if x not in packed and kept[steps]:
-            packed[x] = x
-        elif x not in packed:
-            packed[x] = pack(moves, x, steps, step, tiling.rows, True)
+        if x not in packed and not kept[steps]:
+            packed[x] = pack(moves, x, steps, tiling.rows, True)
             take("packed_rows")
-        panel = pack(moves, y, steps, step, tiling.columns, lasts(y))
+        panel = pack(moves, y, steps, tiling.columns, lasts(y))
         take("packed_columns_for_all" if lasts(y) else "packed_columns")
-        new[reduce] = Reduce(value.substitute({x: packed[x], y: panel}), steps, arg).node()
+        new[reduce] = Reduce(value.substitute({x: packed.get(x, x), y: panel}), steps, arg).node()
     moves.root = moves.root.substitute(new)
 
 
@@ -93,22 +90,15 @@ def _problems(nest: Nest) -> list[TileProblem]:
     inner = [r for r in nest.loops if all(stride(index, r) == 1 for index in nest.stores())]
     if len(inner) != 1 or len(nest.loops) < 2:
         return []
-    found = [_problem(nest, reduce, inner) for reduce in nest.reduces()]
-    problems = [problem for problem in found if problem is not None]
-    return problems if len(problems) == len(found) else []
-
-
-def _problem(nest: Nest, reduce: Node, inner: list[Node]) -> TileProblem | None:
-    shared = operands_of(reduce)
-    if shared is None or len(closed_ranges(reduce)) != 1:
-        return None
-    loops = frozenset(nest.loops)
-    for x, y in (shared, shared[::-1]):
-        rows, columns = ranges_of(x) & loops, ranges_of(y) & loops
-        if rows | columns == loops and not rows & columns and columns == {*inner}:
-            in_order = tuple(r for r in nest.loops if r in rows)
-            return TileProblem(reduce, x, y, (), in_order, tuple(inner))
-    return None
+    problems = []
+    for reduce in nest.reduces():
+        problem = problem_of(nest, reduce, *inner)
+        if problem is None or problem.batch or problem.columns != (*inner,):
+            return []
+        if len(problem.steps) != 1:
+            return []
+        problems.append(problem)
+    return problems
 
 
 def _products_first(root: Node, problems: list[TileProblem]) -> dict[Node, Node]:
@@ -116,28 +106,18 @@ def _products_first(root: Node, problems: list[TileProblem]) -> dict[Node, Node]
     products = {p.reduce for p in problems if p.reduce.arg.op is Op.ADD}
     order = root.toposort()
     inner = {s for n in order if n.op is Op.ADD for s in n.src if s.op is Op.ADD}
+    number = lambda product: closed_ranges(product)[0].arg.number
     mapping: dict[Node, Node] = {}
     for node in order:
         if node.op is Op.ADD and node not in inner and node.dtype.is_float:
             terms = _terms(node)
-            first = sorted(products.intersection(terms), key=_number_of_loop)
+            first = sorted(products.intersection(terms), key=number)
             if len(first) == 2 and closed_ranges(first[0]) != closed_ranges(first[1]):
+                total = first[0] + first[1]
                 rest = [term.substitute(mapping) for term in terms if term not in products]
-                mapping[node] = _sum([_sum(first), _sum(rest)] if rest else first)
+                mapping[node] = total + sum(rest[1:], rest[0]) if rest else total
     return mapping
-
-
-def _number_of_loop(product: Node) -> int:
-    (steps,) = closed_ranges(product)
-    return steps.arg.number
 
 
 def _terms(node: Node) -> list[Node]:
     return [t for s in node.src for t in _terms(s)] if node.op is Op.ADD else [node]
-
-
-def _sum(terms: list[Node]) -> Node:
-    total = terms[0]
-    for term in terms[1:]:
-        total = total + term
-    return total

@@ -79,10 +79,9 @@ def _distributed(value: Node) -> Node:
             mine.extend(about)
     one, other = map(masked, held, product.src)
     one = _without_needless_gates(one, other)
-    factors = one, _without_needless_gates(other, one)
-    if chosen:
-        factors = tuple(all_of(chosen).where(factor, 0) for factor in factors)
-    return factors[0] * factors[1]
+    other = _without_needless_gates(other, one)
+    condition = all_of(chosen)
+    return condition.where(one, 0) * condition.where(other, 0)
 
 
 def _loops_read(factor: Node) -> Ranges:
@@ -95,10 +94,8 @@ def _loops_read(factor: Node) -> Ranges:
 
 def _stays_among(factor: Node, conditions: list[Node]) -> bool:
     """Whether all that is read for a factor lies among what is read where `conditions` hold."""
-    loads = [Load.of(n) for n in factor.toposort() if n.op is Op.LOAD]
-    if not conditions or not loads:
-        return True
-    if any(map(_is_symbolic, conditions)):
+    loads = [Load.of(n) for n in factor.toposort() if n.op is Op.LOAD] if conditions else []
+    if loads and any(map(_is_symbolic, conditions)):
         return False  # what lies where they do not hold, launches decide
     gates = ((load.index, parts(load.gate)) for load in loads)
     return all(_reads_alike(index, gate, (*gate, *conditions)) for index, gate in gates)
@@ -115,10 +112,8 @@ def masked(conditions: list[Node], value: Node) -> Node:
     """`value` where all of `conditions` hold, else 0."""
     if not conditions:
         return value
-    if value.op is not Op.LOAD:
-        return all_of(conditions).where(value, 0)
-    load = Load.of(value)
-    if load.other.value != 0:
+    load = Load.of(value) if value.op is Op.LOAD else None
+    if load is None or load.other.value != 0:
         return all_of(conditions).where(value, 0)
     gate = all_of(dict.fromkeys((*parts(load.gate), *conditions)))
     return load._replace(gate=gate, other=Node.const(value.dtype, 0)).node()
@@ -129,15 +124,12 @@ def _without_needless_gates(one: Node, other: Node) -> Node:
 
     Those that keep it to the elements that it is about stay: what lies beside them may be infinite.
     """
-    if _is_masked(one):
-        condition, value, zero = one.src
-        places = [part for part in parts(condition) if not _reads(part)]
-        chosen = [part for part in parts(condition) if part not in places]
-        if chosen:
-            value = all_of(chosen).where(value, zero)
-        ungated = _without_gates(value, other)
-        return all_of(places).where(ungated, zero) if places else ungated
-    return _without_gates(one, other)
+    if not _is_masked(one):
+        return _without_gates(one, other)
+    condition, value, zero = one.src
+    places = all_of(part for part in parts(condition) if not _reads(part))
+    chosen = all_of(part for part in parts(condition) if _reads(part))
+    return places.where(_without_gates(chosen.where(value, zero), other), zero)
 
 
 def _without_gates(value: Node, other: Node) -> Node:
@@ -148,7 +140,7 @@ def _without_gates(value: Node, other: Node) -> Node:
     meet each other in all these iterations, so that they make nothing together that they did not.
     """
     others, loads = needed(other, Op.ADD, others_are_finite=False), _loads_of(value)
-    if not others or not loads or not all(map(_gives_zero, loads)):
+    if not others or not loads or any(Load.of(load).other.value != 0 for load in loads):
         return value
     loops = _loops_read(value)
     is_alone = len(loads) == 1 and ranges_of(Load.of(loads[0]).index) == loops
@@ -195,9 +187,3 @@ def _is_masked(node: Node) -> bool:
 
 def _is_symbolic(condition: Node) -> bool:
     return any(node.op is Op.VARIABLE for node in condition.toposort())
-
-
-def _gives_zero(node: Node) -> bool:
-    """Whether a LOAD gives 0 wherever its gate, if it has one, does not hold."""
-    load = Load.of(node)
-    return not load.is_gated or load.other.value == 0

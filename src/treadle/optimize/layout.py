@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from ..ir.args import RangeKind, Scope, StageArg
 from ..ir.choices import take
@@ -31,8 +31,8 @@ from .moves import Moves
 from .nest import gating, reads_of, stride
 
 __all__ = [
-    "Layout", "StagedSlice", "copied", "is_contiguous", "is_in_memory", "kept", "lines_of",
-    "packed", "turned",
+    "Layout", "Slices", "StagedSlice", "copied", "is_contiguous", "is_in_memory", "kept",
+    "lines_of", "packed", "turned",
 ]  # fmt: skip
 
 FAR = 1 << 9  # bytes from step to step
@@ -71,7 +71,6 @@ def packed(
     steps: Loops,
     lines: Loops,
     lanes: int,
-    position: Node | None = None,
     beyond: Mapping[Node, int] | None = None,
 ) -> Node:
     """`value` kept as [around..][position of the steps][number of the lines].
@@ -103,7 +102,7 @@ def packed(
     if lanes:
         fill |= {r: moves.tiled(loop_size(r), (lanes, "vector")) for r in lines[-1:]}
     sizes = (*(loop_size(r) + beyond.get(r, 0) for r in around), loop_size(*steps))
-    index = (*around, number_of(steps) if position is None else position, number_of(lines))
+    index = (*around, number_of(steps), number_of(lines))
     return kept(value, StageArg(scope, (*sizes, loop_size(*lines))), index, fill)
 
 
@@ -213,6 +212,19 @@ class Layout:
         return simplify(along // self.wide), simplify(across), simplify(along % self.wide)
 
 
+class Slices(NamedTuple):
+    """Slices of `depth` steps, the loop `inner` of each, which workgroups go through.
+
+    So many are in memory at a time, in `buffers`; as many `work_items` bring them there.
+    """
+
+    moves: Moves
+    inner: Node
+    depth: int
+    work_items: int
+    buffers: int
+
+
 @dataclass(frozen=True)
 class StagedSlice:
     """A STAGE of a slice, and where it has what."""
@@ -226,31 +238,25 @@ class StagedSlice:
 
 
 def copied(
-    moves: Moves,
+    slices: Slices,
     factor: Node,
     line: Split,
-    inner: Node,
     layout: Layout,
-    work_items: int,
-    buffers: int,
     each: int,
     order: Literal["steps", "lines", "panels", "across"],
 ) -> StagedSlice:
-    """A slice of `factor`, in so many buffers: the steps `inner` of what `line` has of a tile.
+    """A slice of `factor`: its steps of what `line` has of a tile.
 
     Work items that are neighbours copy pieces of `each` element that are so along steps, along
     lines, of all panels or one after the other; or, "across", a piece of steps of neighbouring
     lines. What they compute they store, what memory holds (or 0) they can copy asynchronously.
     """
-    lines, steps, mine = layout.lines, layout.steps, lines_of(line)
-    count = lines * steps // each
-    work_item = moves.loop(work_items, "local")
-    lane = moves.loop(each, "vector") if each > 1 else Node.index(0)
-    turns = -(-count // work_items)
-    turn = moves.loop(turns, "unroll") if turns > 1 else Node.index(0)
-    number = work_item if turns == 1 else turn * work_items + work_item
-    gate = TRUE if turns * work_items == count else simplify(number < count)
-    loops = tuple(r for r in (turn, work_item, lane) if r.op is Op.RANGE)
+    moves, inner, steps, work_items, buffers = slices
+    lines, mine = layout.lines, lines_of(line)
+    pieces, work_item = lines * steps // each, moves.loop(work_items, "local")
+    lanes = moves.tiled(each, outer="vector")
+    turns = moves.tiled(-(-pieces // work_items), outer="unroll")
+    number, lane = turns.expr * work_items + work_item, lanes.expr
     long = {"steps": steps, "lines": lines, "panels": layout.wide or lines, "across": each}[order]
     along, across = number % (long // each) * each + lane, number // (long // each)
     if order == "steps":
@@ -261,12 +267,13 @@ def copied(
         place, deep = across // steps * long + along, across
     # What work items too many read is not stored, but is there to be read.
     digits = digits_of(simplify(place % lines), mine)
+    loops = (*turns.ranges, work_item, *lanes.ranges)
     fill = {inner: Split(simplify(deep % steps), loops)}
     fill |= {r: Split(simplify(at), ()) for r, at in zip(mine, digits, strict=True)}
     how = "copies" if buffers > 1 and is_in_memory(factor) else "stores"
     swizzle = layout.sizes[-1] * factor.dtype.itemsize if layout.is_swizzled else 0
     arg = StageArg("shared", layout.sizes, buffers, how, swizzle)
-    stage = kept(factor, arg, layout.place(number_of(mine), inner), fill, gate)
+    stage = kept(factor, arg, layout.place(number_of(mine), inner), fill, simplify(number < pieces))
     return StagedSlice(stage, layout)
 
 

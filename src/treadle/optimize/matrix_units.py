@@ -3,37 +3,56 @@
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one narrow type (or tf32, see below)
 
 A workgroup computes a tile of the output, each of its subgroups some rows and columns of that, as
-products of 16 rows by 8 columns over 32 bytes of k. Slices of both operands are in shared STAGEs
-(fragments.py), in several buffers if there are several slices, so that the next ones arrive while
-one is multiplied.
+products of 16 rows by 8 columns over 32 bytes of k. What each work item of a subgroup holds, words
+of 32 bits of both factors and sums of the output, is said by the unit's maps (target/matrix.py). An
+MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds them
+up, and EXTRACT takes one.
 
-What each work item of a subgroup holds, words of 32 bits of both factors and sums of the output, is
-said by the unit's maps (target/matrix.py). An MMA has these words as sources and gives the sums of
-one product; a REDUCE over the slices adds them up, and EXTRACT takes one.
+A slice of a factor has some lines (rows of x, columns of y) and some steps of k. It lies in a STAGE
+
+    [line][k]                          if it is contiguous along k in memory
+    [panel][k][line of the panel]      if along lines; FRAGMENTs turn elements of two bytes
+    [k][line], lines padded            likewise for four bytes, of which single ones are read
+
+so that pieces of 16 bytes stay together, and are copied by one instruction each. Elements of one
+byte are always in lines along k, and those of two where no instruction turns them: then work items
+read their words themselves, up to four at a time. The first two are swizzled: what a subgroup
+copies or reads at a time is in different banks everywhere.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ..dtype import DType
+from ..dtype import DType, dtypes
 from ..ir.conditions import parts
-from ..ir.loops import Split, number_of
+from ..ir.loops import Split, loop_size, number_of
 from ..ir.node import Node
 from ..ir.op import Op
+from ..ir.rules.index import simplify
 from ..ir.views import operand
-from ..target import MatrixUnit, Target
+from ..target import LINE_PADDING, Fragment, MatrixLoad, MatrixUnit, Target
 from .choose_tile import Tile, tiles_near
-from .fragments import staged
 from .hoist_masks import masked
-from .k_tiling import TiledReduction, TileForWorkgroups, tile_workgroup_loops
+from .layout import Layout, Slices, StagedSlice, copied, is_contiguous, lines_of
 from .moves import Moves
+from .shared_tiles import (
+    TiledReduction,
+    TileForWorkgroups,
+    place_in,
+    tile_workgroup_loops,
+    unit_loops,
+)
 from .tile_problem import TileProblem
-from .unit_loops import UnitLoops, unit_loops
 
-__all__ = ["TileForUnits", "narrow_factors", "narrowed", "unit_for"]
+__all__ = [
+    "FragmentOperand", "TileForUnits", "narrow_factors", "narrowed", "staged", "unit_for",
+]  # fmt: skip
+
+PIECE = 16  # bytes that are copied at a time
+WIDEST_LINE = 128  # bytes of a STAGE that are swizzled together
+WORD = 4
 
 
 @dataclass(frozen=True)
@@ -56,9 +75,8 @@ class TileForUnits(TileForWorkgroups):
         whole = out.tiled(self.tile.each, self.tile.workers)
         has_neighbours = any(digit.axis == 1 and digit.step == 1 for digit in out.elements)
         kind = "vector" if has_neighbours else "unroll"
-        tiled = tile_workgroup_loops(moves, problem, whole, self.tile.depth, "unroll", kind)
-        loops = unit_loops(tiled.row, tiled.column, out)
-        total = _product(moves, tiled, loops, unit, self.tile)
+        tiled = tile_workgroup_loops(moves, problem, whole, self.tile, "unroll", kind)
+        total = _product(moves, tiled, unit, self.tile)
         moves.root = moves.root.substitute({tiled.reduce: total})
 
 
@@ -104,17 +122,12 @@ def narrow_factors(tiled: TiledReduction, unit: MatrixUnit) -> Iterator[tuple[No
         yield narrow, line
 
 
-def _product(
-    moves: Moves, tiled: TiledReduction, loops: UnitLoops, unit: MatrixUnit, tile: Tile
-) -> Node:
+def _product(moves: Moves, tiled: TiledReduction, unit: MatrixUnit, tile: Tile) -> Node:
     """One result of the work item, of those that its products have."""
     of_x, of_y, out = unit.held
+    loops = unit_loops(tiled.row, tiled.column, out)
     step = moves.loop(tile.depth // unit.steps)
-    work_items = math.prod(tile.workers) * out.width
-    x, y = (
-        staged(moves, factor, line, tiled.inner, tile.depth, work_items, tile.buffers, unit.load)
-        for factor, line in narrow_factors(tiled, unit)
-    )
+    x, y = (staged(tiled.slices, *each, unit.load) for each in narrow_factors(tiled, unit))
     deep, first = step * unit.steps, Node.index(0)
     read = x.words(of_x, loops.lane, number_of(loops.rows) * unit.rows, deep)
     words = [read(Node.index(number)) for number in range(of_x.count)]
@@ -127,6 +140,96 @@ def _product(
     read = y.words(of_y, loops.lane, at * unit.columns, deep)
     words += [read(first + number) for number in range(unit.held[1].count)]
     sums = Node(Op.MMA, unit.sums.vec(out.count), tuple(words), unit.name)
-    along = (step,) if tiled.outer is None else (tiled.outer, step)
-    total = Node(Op.REDUCE, sums.dtype, (sums, *along), tiled.reduce.arg)
-    return Node(Op.EXTRACT, unit.sums, (total, loops.element)).cast(tiled.reduce.dtype)
+    return tiled.result(sums, loops.element, step)
+
+
+# -- words of factors ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class FragmentOperand(StagedSlice):
+    """A slice. One that `is_swapped` has k where it says lines, and lines where k."""
+
+    load: MatrixLoad | None
+    is_swapped: bool = False
+
+    def swapped(self) -> FragmentOperand:
+        """The transposed factor, from the same memory; elements have two bytes."""
+        return replace(self, is_swapped=not self.is_swapped)
+
+    def words(
+        self,
+        held: Fragment,
+        lane: tuple[Node, ...],
+        line: Node,
+        deep: Node,
+        again: tuple[Node, ...] = (),
+    ) -> Callable[[Node], Node]:
+        """The words of one work item by number, which `held` says of lines and words of k.
+
+        `lane` are the digits of its number in the subgroup, the lowest first. The matrix begins at
+        a `line` and at the element `deep` of k. In each step of the loops `again` words are read
+        anew, even if they are the same.
+        """
+        each = WORD // self.stage.dtype.itemsize
+
+        def read(place: tuple[Node, Node], more: Node | int = 0, deeper: Node | int = 0) -> Node:
+            at = (line + place[0] + more, deep + place[1] * each + deeper)
+            return self.read(*reversed(at) if self.is_swapped else at)
+
+        if not self.layout.is_swizzled:
+            return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
+        if self.load is None:
+            run = _neighbours(held)
+
+            def own_words(number: Node) -> Node:
+                start = read(place_in(held, lane, simplify(number // run * run)))
+                words = Node(Op.FRAGMENT, dtypes.uint32.vec(run), (start,), "own")
+                own = simplify(number % run)
+                return words if run == 1 else Node(Op.EXTRACT, dtypes.uint32, (words, own))
+
+            return own_words
+        assert self.load.gives(held)
+        work_item = number_of(lane[::-1])
+        # The matrix of which this work item names a line, and which line.
+        named = simplify(work_item // self.load.lines)
+        own = simplify(work_item % self.load.lines)
+        first = place_in(held, (Node.index(0),) * len(held.lanes), named)
+        turned = self.layout.of_lines != self.is_swapped
+        start = read(first, deeper=own) if turned else read(first, own)
+        start = Node(Op.AFTER, start.dtype, (start, *again)) if again else start
+        words = dtypes.uint32.vec(held.count)
+        fragment = Node(Op.FRAGMENT, words, (start,), turned or None)
+        return lambda number: Node(Op.EXTRACT, dtypes.uint32, (fragment, simplify(number)))
+
+
+def staged(slices: Slices, factor: Node, line: Split, load: MatrixLoad | None) -> FragmentOperand:
+    """`factor` for one slice and one tile of lines; words are read by `load`, if there is one.
+
+    Each work item copies whole pieces along what is contiguous in memory: k, or neighbouring lines.
+    """
+    lines, width = loop_size(*lines_of(line)), factor.dtype.itemsize
+    is_along = is_contiguous(factor, slices.inner)
+    layout = _layout(lines, slices.depth, width, is_along, load is not None)
+    order = "steps" if is_along else "lines"
+    made = copied(slices, factor, line, layout, PIECE // width, order)
+    return FragmentOperand(made.stage, layout, load)
+
+
+def _neighbours(held: Fragment) -> int:
+    """How many neighbouring words of a line a work item holds, of those that are read at once."""
+    first = held.elements[0] if held.elements else None
+    is_along = first is not None and first.axis == 1 and first.step == 1
+    return min(first.extent, PIECE // WORD) if first is not None and is_along else 1
+
+
+def _layout(lines: int, depth: int, width: int, is_along: bool, turns: bool) -> Layout:
+    """How a slice lies of elements of so many bytes, which is contiguous in memory along k or not.
+
+    `turns`: an instruction transposes elements of two bytes as it reads them.
+    """
+    if is_along or width == 1 or (width == 2 and not turns):
+        return Layout(lines, depth, is_swizzled=True)
+    if width > 2:
+        return Layout(lines, depth, True, pad=LINE_PADDING // width)
+    return Layout(lines, depth, True, min(lines, WIDEST_LINE // width), is_swizzled=True)

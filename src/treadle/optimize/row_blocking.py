@@ -25,7 +25,6 @@ from ..ir.loops import (
     closed_ranges,
     free_ranges,
     loop_size,
-    number_of,
     ranges_of,
     replace_ranges,
 )
@@ -327,7 +326,7 @@ class Blocks:
         if all(stride(index, columns.ranges[-1]) == 1 for index in reads_of(y)):
             return value
         # Every loop that the operand depends on numbers its panels: those of chunks of steps, too.
-        packed = pack(self.moves, y, steps, number_of(steps), columns, is_shared=True)
+        packed = pack(self.moves, y, steps, columns, is_shared=True)
         take("packed_columns_for_all")
         return value.substitute({reduce: Reduce(x * packed, steps, reduce.arg).node()})
 

@@ -25,10 +25,11 @@ from ..ir.rules.index import simplify
 from ..ir.views import After, Update
 from ..target import Fragment, MatrixUnit, Workgroup, chain_of
 from .choose_tile import Tile, workgroups_at_a_time
-from .fragments import FragmentOperand, staged
+from .layout import Slices
 from .masked_bounds import Span, span_of_rows
+from .matrix_units import FragmentOperand, staged
 from .moves import Moves
-from .unit_loops import place_in
+from .shared_tiles import place_in
 
 __all__ = ["OwnRow", "Tiles", "choose_block", "lane_of", "placeholder", "tree"]
 
@@ -215,10 +216,8 @@ class Tiles:
             line, along, sizes = along, line, sizes[::-1]
         key = here, buffers, is_along_loop
         if key not in self.operands:
-            work_items, whole = SUBGROUPS * self.out.width, Split(line, (line,))
-            self.operands[key] = staged(
-                self.moves, here, whole, along, sizes[1], work_items, buffers, self.unit.load
-            )
+            slices = Slices(self.moves, along, sizes[1], SUBGROUPS * self.out.width, buffers)
+            self.operands[key] = staged(slices, here, Split(line, (line,)), self.unit.load)
         return self.operands[key]
 
     def _inside(self, size: int) -> Node:

@@ -1,8 +1,8 @@
 """Tensors that memory holds, and boxes of them, which a copy engine brings into shared memory.
 
 tensor_of(value, lines, steps, batch)    what a value is read from, by its loops; or None
-turned_along_steps(moves, tensor, ..)    the same in lines along steps, kept in memory first
-brought(moves, tensor, line, slices, ..) slices of some steps of a tile of lines
+turned_along_steps(slices, tensor)       the same in lines along steps, kept in memory first
+brought(slices, tensor, line, ..)        slices of some steps of a tile of lines
 
 A slice lies in swizzled rows of 128 bytes, which hold steps of one line or, where neighbouring
 lines are contiguous in memory, 64 lines of one step. The engine finds it by a description of the
@@ -22,19 +22,11 @@ from ..ir.rules.index import linear_terms, simplify
 from ..ir.shape import strides_of
 from ..ir.views import Stage
 from ..target import WGMMA_ROWS
-from .layout import Layout, StagedSlice, lines_of, turned
-from .moves import Moves
+from .layout import Layout, Slices, StagedSlice, lines_of, turned
 
 __all__ = [
-    "HELD",
-    "PIECE",
-    "ROW",
-    "TURNED",
-    "SourceTensor",
-    "brought",
-    "tensor_of",
-    "turned_along_steps",
-]
+    "PIECE", "ROW", "TURNED", "SourceTensor", "brought", "tensor_of", "turned_along_steps",
+]  # fmt: skip
 
 ROW, PIECE = WGMMA_ROWS.row, WGMMA_ROWS.piece  # bytes; a work item copies a piece at a time
 TURNED = WGMMA_ROWS.turned  # bytes of the elements that units take with lines side by side
@@ -57,6 +49,16 @@ class SourceTensor:
     axes: tuple[tuple[Node, int], ...]
     is_turned: bool
     fits: bool = True
+
+    @property
+    def is_held(self) -> bool:
+        """Whether work items have to hold it, as units do not take it so from shared memory."""
+        return self.fits and self.is_turned and self.memory.dtype.itemsize == HELD
+
+    @property
+    def is_taken(self) -> bool:
+        """Whether units take it from shared memory as the engine brings it."""
+        return self.fits and not self.is_held
 
     @property
     def element(self) -> Node:
@@ -93,15 +95,16 @@ def tensor_of(
     return SourceTensor(memory, offset, tuple(axes), is_turned, fits)
 
 
-def turned_along_steps(moves: Moves, tensor: SourceTensor, work_items: int) -> SourceTensor:
+def turned_along_steps(slices: Slices, tensor: SourceTensor) -> SourceTensor:
     """`tensor` in lines along its steps that begin at multiples of 16 bytes, kept in memory first.
 
     Where enough is multiplied that costs less than that work items store each slice for each tile.
     """
     (line, _), (step, _) = tensor.axes[:2] if tensor.is_turned else tensor.axes[1::-1]
     others = tuple(loop for loop, _ in tensor.axes[2:])
-    each = PIECE // tensor.memory.dtype.itemsize
-    stage = Stage.of(turned(moves, tensor.element, others, line, step, work_items, each))
+    each, work_items = PIECE // tensor.memory.dtype.itemsize, slices.work_items
+    kept = turned(slices.moves, tensor.element, others, line, step, work_items, each)
+    stage = Stage.of(kept)
     steps, sizes = stage.arg.sizes[-1], stage.arg.sizes
     axes = [(step, 1), (line, steps)]
     apart = strides_of(sizes)[: len(others)]
@@ -111,36 +114,28 @@ def turned_along_steps(moves: Moves, tensor: SourceTensor, work_items: int) -> S
 
 
 def brought(
-    moves: Moves,
-    tensor: SourceTensor,
-    line: Split,
-    slices: Node,
-    depth: int,
-    batch: Mapping[Node, Node],
-    buffers: int,
+    slices: Slices, tensor: SourceTensor, line: Split, number: Node, batch: Mapping[Node, Node]
 ) -> StagedSlice:
-    """The slices of a tensor for one tile of lines, so many of them in memory at a time.
+    """The slices of a tensor for one tile of lines.
 
-    The loop `slices` numbers them; `batch` says what other loops have become.
+    The loop `number` is over them; `batch` says what other loops have become.
     """
-    mine, dtype = lines_of(line), tensor.memory.dtype
+    moves, depth, mine, dtype = slices.moves, slices.depth, lines_of(line), tensor.memory.dtype
     lines, wide = loop_size(*mine), ROW // dtype.itemsize
     first = simplify(line.expr.substitute({r: Node.index(0) for r in mine}))
-    step, turn = slices * depth, None
+    step, zero = number * depth, Node.index(0)
     layout = Layout(lines, depth, tensor.is_turned, wide, is_swizzled=True)
-    places, box, zero = (step, first), (wide, lines), Node.index(0)
-    panel = zero
+    places, box, panels = (step, first), (wide, lines), moves.digits(1)
     if tensor.is_turned:
-        turn = moves.loop(lines // wide, "unroll") if lines > wide else None
-        panel = zero if turn is None else turn * wide
-        places, box = (first + panel, step), (wide, depth)
+        panels = moves.tiled(lines // wide, outer="unroll")
+        places, box = (first + panels.expr * wide, step), (wide, depth)
     others = tuple(batch[loop] for loop, _ in tensor.axes[2:])
     shape = tuple(loop_size(loop) for loop, _ in tensor.axes)
     strides = tuple(apart for _, apart in tensor.axes[1:])
     arg = TensorBox(tensor.offset, shape, strides, box + (1,) * len(others))
     src = (tensor.memory, *(simplify(place) for place in (*places, *others)))
     value = Node(Op.BOX, dtype, src, arg)
-    closed = () if turn is None else (turn,)
-    stage_arg = StageArg("shared", layout.sizes, buffers, "boxes", ROW)
-    at, read = layout.place(panel, zero), layout.place(zero, zero)
-    return StagedSlice(Stage(value, TRUE, at, read, closed, stage_arg, dtype).node(), layout)
+    stage_arg = StageArg("shared", layout.sizes, slices.buffers, "boxes", ROW)
+    at, read = layout.place(panels.expr * wide, zero), layout.place(zero, zero)
+    stage = Stage(value, TRUE, at, read, panels.ranges, stage_arg, dtype)
+    return StagedSlice(stage.node(), layout)

@@ -51,7 +51,11 @@ def _stores(nest: Nest) -> list[Store]:
 
 
 def _schedule(moves: Moves, nest: Nest, target: Target) -> None:
-    nest, along = _with_whole_texels(moves, nest)
+    number = moves.number_of(nest)
+    while loop_size(along := _loop_of_stride(nest, 1)) % TEXEL:  # two rows of an image, maybe
+        outer = _loop_of_stride(nest, loop_size(along))
+        moves.make(Merge(Loop.of(outer), Loop.of(along)))
+        nest = moves.nest_of(number)
     order = (*(r for r in nest.loops if r is not along), along)
     reorder(moves, nest, order)
     texels = loop_size(along) // TEXEL
@@ -64,20 +68,6 @@ def _schedule(moves: Moves, nest: Nest, target: Target) -> None:
     splits = {along: moves.tiled(loop_size(along), (inner, kind), (TEXEL, "vector"), outer="grid")}
     splits |= moves.whole(order[:-1], "grid")
     replace_loops(moves, splits, "texel_groups")
-
-
-def _with_whole_texels(moves: Moves, nest: Nest) -> tuple[Nest, Node]:
-    """(the nest, its loop through whole texels), which is several where rows are shorter than one.
-
-    Four results in a row are two loops where they are two rows of an image.
-    """
-    number, along = moves.number_of(nest), _loop_of_stride(nest, 1)
-    while loop_size(along) % TEXEL:
-        outer = _loop_of_stride(nest, loop_size(along))
-        moves.make(Merge(Loop.of(outer), Loop.of(along)))
-        nest = moves.nest_of(number)
-        along = _loop_of_stride(nest, 1)
-    return nest, along
 
 
 def _loop_of_stride(nest: Nest, apart: int) -> Node:

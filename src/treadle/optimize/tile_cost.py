@@ -22,9 +22,8 @@ from .moves import Moves
 from .nest import Nest, gating, reads_of, stride
 from .parameters import Parameters
 from .tile_loops import loops_of_rows
-from .tile_problem import TileProblem, lasts
+from .tile_problem import TileProblem, lasts, share_of_steps
 from .windows import Windows, find_windows
-from .zero_steps import share_of_steps
 
 __all__ = [
     "best_tiling", "is_at_hand", "is_in_place", "is_scattered", "tile_of_vectors", "with_windows",

@@ -6,6 +6,7 @@ pack(moves, operand, ...)         ->  an operand in the order in which these til
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..ir.args import RangeKind
@@ -21,6 +22,8 @@ __all__ = ["LoopTiling", "in_panel", "loops_of_rows", "pack", "parts_of_panels",
 
 MIN_ITEMS = 8
 PADDED_ROWS = 1 / 64  # of an image's pixels: that many more are computed than there are
+
+Loops = tuple[Node, ...]
 
 
 @dataclass(frozen=True)
@@ -42,7 +45,7 @@ def parts_of_panels(problem: TileProblem, tile: Tile) -> int:
     return min(loop_size(*images) * row_tiles, -(-MIN_ITEMS // items))
 
 
-def loops_of_rows(problem: TileProblem, tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def loops_of_rows(problem: TileProblem, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, loops whose steps are cut into tiles)."""
     if problem.around:
         return problem.around, problem.rows_of_tiles
@@ -65,8 +68,7 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
     splits.update(moves.flatten(rows, row_split))
     take("register_tile")
     moves.replace_loops(splits)
-    made = {r for split in splits.values() for r in split.ranges}
-    nest = next(n for n in moves.nests() if made & set(n.loops))
+    nest = moves.nest_with(*(r for split in splits.values() for r in split.ranges))
     # Each panel is packed once: what runs over its rows stands inside. In a tile the results of a
     # row stand together: then its few vectors stay in registers, and one element of x at a time.
     order = lambda r: (r.arg.kind != "grid", r in column_split.ranges)
@@ -77,14 +79,13 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
 def pack(
     moves: Moves,
     operand: Node,
-    steps: tuple[Node, ...],
-    position: Node,
+    steps: Loops,
     line: Split,
     is_shared: bool,
 ) -> Node:
     """An operand as [step][line of the tile]: tile by tile, or all of it if workers share it.
 
-    `line` is what its rows or columns have become, `position` the place of a step.
+    `line` is what its rows or columns have become.
     """
     lines = tuple(r for r in line.ranges if r.arg.kind in ("unroll", "vector"))
     lanes = 1 << (loop_size(*lines[-1:]) - 1).bit_length()
@@ -93,7 +94,7 @@ def pack(
     around = ranges_of(operand).difference(steps, lines) if is_shared else ()
     around = tuple(sorted(around, key=lambda r: r.arg.number))
     scope = "grid" if is_shared else "shared"
-    return packed(moves, operand, scope, around, steps, lines, lanes, position)
+    return packed(moves, operand, scope, around, steps, lines, lanes)
 
 
 def in_panel(tile: Tile) -> tuple[tuple[int, RangeKind], ...]:
@@ -101,27 +102,26 @@ def in_panel(tile: Tile) -> tuple[tuple[int, RangeKind], ...]:
     return (tile.each[1], "unroll"), (tile.unit[1], "vector")
 
 
-def _panel_loops(
-    columns: tuple[Node, ...], tile: Tile
-) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def _panel_loops(columns: Loops, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
-    for start in range(len(columns) - 1, -1, -1):
-        inner = columns[start:]
-        if loop_size(*inner) % tile.columns == 0 or loop_size(*inner) >= 16 * tile.columns:
-            return columns[:start], inner
-    return (), columns
+    fills = lambda size: size % tile.columns == 0 or size >= 16 * tile.columns
+    return _fewest(columns, fills)
 
 
-def _image_loops(rows: tuple[Node, ...], tile: Tile) -> tuple[tuple[Node, ...], tuple[Node, ...]]:
+def _image_loops(rows: Loops, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, loops whose steps are cut into tiles): the fewest with hardly a tile more.
 
     So that results of a tile lie side by side, in one image.
     """
-    for start in range(len(rows) - 1, 0, -1):
-        size = loop_size(*rows[start:])
-        if -size % tile.rows <= size * PADDED_ROWS:
-            return rows[:start], rows[start:]
-    return (), rows
+    return _fewest(rows, lambda size: -size % tile.rows <= size * PADDED_ROWS)
+
+
+def _fewest(loops: Loops, are_enough: Callable[[int], bool]) -> tuple[Loops, Loops]:
+    """(loops outside, the fewest innermost ones that `are_enough` by their size, or all)."""
+    for start in range(len(loops) - 1, 0, -1):
+        if are_enough(loop_size(*loops[start:])):
+            return loops[:start], loops[start:]
+    return (), loops
 
 
 def _image_split(moves: Moves, count: int, blocks: int) -> Split:

@@ -6,28 +6,38 @@ recognise(nest)  ->  TileProblem(reduce, x, y, batch, rows, columns), or None
 
 All results of a row read the same of x, all of a column the same of y: a tile of both loads each
 element once for several results. f may be a product, as of matrices, or a difference, a comparison.
+
+Steps that change nothing for all rows of a tile are left out: in a 5x5 window on 28 rows that is
+every 23rd, beyond the borders of the image. An infinity or NaN among the weights does not meet
+those zeros either.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from ..dtype import DType
-from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, ranges_of
+from ..ir.evaluate import evaluate
+from ..ir.loops import Split, closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.views import Load, Reduce
 from .choose_tile import Sizes
-from .masked_bounds import Span
+from .masked_bounds import Span, needed, span_of
 from .nest import Nest, reads_of, stride
 from .windows import Windows
-from .zero_steps import rows_with_own_steps, share_of_steps, spans_of
 
-__all__ = ["TileProblem", "lasts", "operands_by_rows", "operands_of", "recognise"]
+__all__ = [
+    "TileProblem", "lasts", "operands_by_rows", "problem_of", "recognise", "rows_with_own_steps",
+    "share_of_steps", "spans_of", "splits_of",
+]  # fmt: skip
 
 MAX_INTERLEAVED = 4
 PASSING = 3  # registers for a difference, say, its negative and a mask
 WORTH = 1 / 128  # of all steps: fewer are not worth a loop whose size varies
+MOST_PLACES = 64  # that rows with steps of their own have together
 
 
 @dataclass(frozen=True)
@@ -86,7 +96,7 @@ class TileProblem:
         elif self.windows.is_in_place:
             return None
         else:
-            paired = {pair.row for pair in self.windows.pairs}
+            paired = {pair.row for pair in self.windows.pairs.values()}
             around = tuple(r for r in self.rows if r in paired)
         return replace(self, around=around) if 0 < len(around) < len(self.rows) else None
 
@@ -102,23 +112,24 @@ class TileProblem:
 def recognise(nest: Nest) -> TileProblem | None:
     """The problem that a nest is, or None."""
     reduces = nest.reduces()
-    if len(reduces) != 1 or len(nest.stores()) != 1:
+    if len(reduces) != 1 or len(nest.stores()) != 1 or ranges_of(*reduces) != {*nest.loops}:
         return None
-    reduce = reduces[0]
-    if any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes()):
+    is_sequential = any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes())
+    return None if is_sequential else problem_of(nest, *reduces)
+
+
+def problem_of(nest: Nest, reduce: Node, column: Node | None = None) -> TileProblem | None:
+    """The problem that a reduction of a nest is, if `column`, or the best loop, is a column."""
+    shared, loops = operands_of(reduce), frozenset(nest.loops)
+    if shared is None:
         return None
-    loops = frozenset(nest.loops)
-    shared = operands_of(reduce)
-    if shared is None or ranges_of(reduce) != loops:
-        return None
-    column = _column(nest, shared)
+    column = _column(nest, shared) if column is None else column
+    pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
     for x, y in (shared, shared[::-1]):
         of_x, of_y = ranges_of(x) & loops, ranges_of(y) & loops
         if of_x | of_y == loops and column in of_y - of_x:
-            pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)
-            return TileProblem(
-                reduce, x, y, pick(of_x & of_y), pick(of_x - of_y), pick(of_y - of_x)
-            )
+            batch, rows, columns = map(pick, (of_x & of_y, of_x - of_y, of_y - of_x))
+            return TileProblem(reduce, x, y, batch, rows, columns)
     return None
 
 
@@ -136,7 +147,7 @@ def _column(nest: Nest, shared: tuple[Node, Node]) -> Node | None:
     if outer is None:
         return inner
     for x, y in (shared, shared[::-1]):
-        apart = not uses(y, (inner,)) and not uses(x, (outer,))
+        apart = inner not in ranges_of(y) and outer not in ranges_of(x)
         if apart and any(stride(index, outer) == 1 for index in reads_of(y)):
             return outer
     return inner
@@ -166,7 +177,7 @@ def operands_by_rows(reduce: Node, rows: Split) -> tuple[Node, Node]:
     shared = operands_of(reduce)
     assert shared is not None  # tiles leave them as they are
     one, other = shared
-    return (one, other) if uses(one, rows.ranges) else (other, one)
+    return (other, one) if ranges_of(one).isdisjoint(rows.ranges) else (one, other)
 
 
 def lasts(operand: Node) -> bool:
@@ -180,5 +191,57 @@ def lasts(operand: Node) -> bool:
     return bool(memory) and is_steady and all(m.op is Op.PARAM and m.arg.lasts for m in memory)
 
 
-def uses(node: Node, loops: tuple[Node, ...]) -> bool:
-    return bool(ranges_of(node) & frozenset(loops))
+# -- steps that change nothing ---------------------------------------------------------------------
+
+
+def rows_with_own_steps(reduce: Node, rows: tuple[Node, ...]) -> tuple[Node, ...]:
+    """The rows that say which steps of `reduce` change nothing, if they are few.
+
+        x[r, c, t] = w[c, 2*t + r] if 2*t + r >= 1 else 0     steps t of row r: from (2 - r) // 2
+
+    The places between two strides of a convolution have windows of their own in the gradient to its
+    image, of different lengths, which are padded to one. In tiles of their own, each has its steps.
+    """
+    found = frozenset[Node]().union(*(s.loops for s in spans_of(reduce, rows).values()))
+    around = tuple(r for r in rows if r in found)
+    is_fixed = all(map(has_fixed_size, (*around, *closed_ranges(reduce))))
+    return around if is_fixed and loop_size(*around) <= MOST_PLACES else ()
+
+
+def spans_of(reduce: Node, around: tuple[Node, ...]) -> dict[Node, Span]:
+    """The steps that are left of each loop, as `around` says, and no number of a launch."""
+    value, steps, arg = Reduce.of(reduce)
+    conditions = [c for c in needed(value, arg.op)
+                  if not any(n.op is Op.VARIABLE for n in c.toposort())]  # fmt: skip
+    spans = {step: span_of(conditions, step, frozenset(around)) for step in steps}
+    return {step: span for step, span in spans.items() if span.loops}
+
+
+def share_of_steps(spans: dict[Node, Span]) -> float:
+    """The share of all steps that is left, over all places."""
+    share = 1.0
+    for loops in dict.fromkeys(span.loops for span in spans.values()):
+        grid = np.meshgrid(*(np.arange(loop_size(r)) for r in loops), indexing="ij")
+        known, left = dict(zip(loops, grid, strict=True)), np.ones(())
+        for step, span in spans.items():
+            if span.loops == loops:
+                size = loop_size(step)
+                ends = (np.clip(evaluate(n, known), 0, size) for n in (span.end, span.begin))
+                left = left * np.maximum(np.subtract(*ends), 0) / size
+        share *= float(left.mean())
+    return share
+
+
+def splits_of(spans: dict[Node, Span], rows: dict[Node, Split]) -> dict[Node, Split]:
+    """Loops over the steps that are left to a tile, where `rows` have become other loops.
+
+    Several rows of a tile have all steps that any of them has.
+    """
+    replaced, found = {r: split.expr for r, split in rows.items()}, {}
+    for step, span in spans.items():
+        here = span.substitute(replaced)
+        tile = {r: (r.like(0), r.like(loop_size(r) - 1)) for r in here.loops}
+        here = here.over({r: ends for r, ends in tile.items() if r.arg.kind == "unroll"})
+        if here is not None and here.loops:
+            found[step] = here.loop(step, 1)
+    return found

@@ -3,14 +3,14 @@
     out[i, j] = epilogue(reduction over k of f(x[i, k], y[k, j]))
 
 A product of matrices is one of them, a table of distances another. y is the operand whose loop the
-output is contiguous in: its panels of a few vectors' width are
-packed by each worker into memory that stays in cache (a shared STAGE). x is packed once for all
-workers (a grid STAGE), so that each step of k reads one short contiguous row; a few rows are read
-where they are. A tile of accumulators stays in registers for the whole of k. Convolutions fit the
-same form: j are the pixels, i the output channels, k the window and the input channels. Images of
-few pixels do not fill panels: then the channels are the columns, results are stored one by one, and
-the image is read where it is (windows.py). An operand that lasts from launch to launch is packed by
-all workers.
+output is contiguous in: each worker packs panels of it, a few vectors wide, into memory that stays
+in cache (a shared STAGE), or all workers do, if it lasts from launch to launch. x is packed once
+for all (a grid STAGE), so that each step of k reads one short contiguous row; a few rows are read
+where they are. A tile of accumulators stays in registers for the whole of k.
+
+In convolutions j are the pixels, i the output channels, k the window and the input channels. Images
+of few pixels do not fill panels: then channels are the columns, results are stored one by one, and
+the image is read where it is (windows.py).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from ..ir.choices import take
-from ..ir.loops import Split, loop_size, number_of, replace_ranges
+from ..ir.loops import Split, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce
@@ -35,9 +35,8 @@ from .records import Loop
 from .reduction_moves import SplitReduction
 from .tile_cost import best_tiling, is_at_hand, is_in_place, is_scattered, with_windows
 from .tile_loops import pack, parts_of_panels, tile_loops
-from .tile_problem import TileProblem, lasts, operands_by_rows, recognise
+from .tile_problem import TileProblem, lasts, operands_by_rows, recognise, splits_of
 from .windows import Windows, keep_image
-from .zero_steps import splits_of
 
 __all__ = ["TileReduction", "tile_reduction"]
 
@@ -62,9 +61,9 @@ def tile_reduction(moves: Moves, nest: Nest, target: Target, parameters: Paramet
         shown = problem.swapped() if is_swapped else problem
         if _cut_reduction(moves, shown, -(-sizes.steps // limit)):
             return True
-    problem = problem.swapped() if is_swapped else problem
-    number, rows_are = moves.number_of(moves.now(nest)), _rows(moves, problem, tile)
-    columns_are = _columns(moves, problem, tile, is_uniform)
+    problem = with_windows(moves, problem.swapped() if is_swapped else problem)
+    number = moves.number_of(moves.now(nest))
+    rows_are, columns_are = _rows(moves, problem, tile), _columns(problem, tile, is_uniform)
     moves.make(TileReduction(number, tile, is_swapped, rows_are, columns_are, is_uniform))
     return True
 
@@ -75,17 +74,15 @@ Columns = Literal["each worker", "all workers"]
 
 def _rows(moves: Moves, problem: TileProblem, tile: Tile) -> Rows:
     """Where the rows of a problem are best read from."""
-    windows = with_windows(moves, problem).windows
-    if windows is not None:
-        is_read = windows.is_in_place and moves.target.chooses_addresses
+    if problem.windows is not None:
+        is_read = problem.windows.is_in_place and moves.target.chooses_addresses
         return "image in place" if is_read else "image"
     is_read = is_in_place(problem, tile) or is_at_hand(problem, moves.target)
     return "in place" if is_read else "packed"
 
 
-def _columns(moves: Moves, problem: TileProblem, tile: Tile, is_uniform: bool) -> Columns:
+def _columns(problem: TileProblem, tile: Tile, is_uniform: bool) -> Columns:
     """Who packs panels of columns: for each worker what takes no longer than to pack it once."""
-    problem = with_windows(moves, problem)
     problem = (problem.with_uniform_padding() if is_uniform else None) or problem
     is_slow = is_scattered(problem.y, problem.columns, _packing_order(problem))
     is_shared = lasts(problem.y) or (parts_of_panels(problem, tile) > 1 and is_slow)
@@ -155,12 +152,10 @@ def _with_contiguous_steps(moves: Moves, problem: TileProblem) -> TileProblem:
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
     by_size = [problem.y, problem.x] if columns >= rows else [problem.x, problem.y]
     operand = next((f for f in by_size if not lasts(f)), None)
-    if operand is None or len(problem.steps) == 1:
+    if operand is None:
         return problem
     contiguous = lambda r: all(stride(index, r) == 1 for index in reads_of(operand))
     steps = tuple(sorted(problem.steps, key=contiguous))
-    if steps == problem.steps:
-        return problem
     return replace(problem, reduce=order_steps(moves, problem.reduce, steps))
 
 
@@ -171,9 +166,9 @@ def _cut_reduction(moves: Moves, problem: TileProblem, chunks: int) -> bool:
     again. The last of uneven chunks has masks around its steps.
     """
     loops = sorted(problem.steps, key=loop_size, reverse=True)
-    even = [_even_chunks(loop_size(loop), chunks) for loop in loops]
-    best = max(range(len(loops)), key=lambda n: min(even[n], chunks))
-    count, loop = even[best], loops[best]
+    even = {loop: _even_chunks(loop_size(loop), chunks) for loop in loops}
+    loop = max(loops, key=lambda r: min(even[r], chunks))
+    count = even[loop]
     if 2 * count < chunks:
         count, loop = min(chunks, loop_size(loops[0])), loops[0]
     if count < 2:
@@ -206,11 +201,9 @@ def _apply(moves: Moves, problem: TileProblem, move: TileReduction) -> None:
     tiling = tile_loops(moves, problem, tile)
     reduce = moves.reduce_of(name)
     x, y = operands_by_rows(reduce, tiling.rows)
-    position = number_of(packing_order)
-    is_shared = move.columns == "all workers"
-    new = {y: pack(moves, y, packing_order, position, tiling.columns, is_shared)}
+    new = {y: pack(moves, y, packing_order, tiling.columns, move.columns == "all workers")}
     if is_packed:
-        new[x] = pack(moves, x, steps, position, tiling.rows, True)
+        new[x] = pack(moves, x, steps, tiling.rows, True)
     value = Reduce.of(reduce).value.substitute(new)
     if flat is not None:
         digits = moves.flatten(whole, Split(flat, (flat,)))

@@ -2,14 +2,9 @@
 
     out[i, j] = sum over k of x[i, k] * y[k, j],  x and y of one dtype of one to four bytes
 
-A workgroup of one or two warpgroups computes a tile of the output, each of them 64 rows by all of
-its columns. Slices of both operands are in shared STAGEs, in rows of 128 bytes: of k, or where an
-operand is contiguous in its lines (rows of x, columns of y), of those. Rows are swizzled, as the
-units take them without conflicts of banks.
-
-What one of the 128 work items of a warpgroup holds is said by the unit's map (target/matrix.py). A
-WGMMA has both STAGEs as sources and gives the sums of one product of a slice; a REDUCE over the
-slices adds them up, and EXTRACT takes one.
+Each of one or two warpgroups of a workgroup computes 64 rows by all columns of its tile. A WGMMA
+has slices of both operands as sources, shared STAGEs in swizzled rows of 128 bytes: of k, or where
+an operand is contiguous in its lines (rows of x, columns of y), of those.
 
 Operands that are tensors in memory are copied in bulk, several slices ahead, by one work item that
 does nothing else (lower/bulk_copy_producer.py). What is computed or masked, the work items store
@@ -37,27 +32,17 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..target import WGMMA_ROWS, Digit, Fragment, MatrixUnit, Target
 from .choose_tile import Tile
-from .k_tiling import TiledReduction, TileForWorkgroups, tile_workgroup_loops
-from .layout import Layout, StagedSlice, copied, is_contiguous, is_in_memory, lines_of
+from .layout import Layout, Slices, StagedSlice, copied, is_contiguous, is_in_memory, lines_of
 from .matrix_units import narrow_factors, narrowed, unit_for
 from .moves import Moves
 from .nest import stride
-from .tensor_boxes import (
-    HELD,
-    PIECE,
-    ROW,
-    TURNED,
-    SourceTensor,
-    brought,
-    tensor_of,
-    turned_along_steps,
-)
+from .shared_tiles import TiledReduction, TileForWorkgroups, place_in, tile_workgroup_loops
+from .tensor_boxes import PIECE, ROW, TURNED, SourceTensor, brought, tensor_of, turned_along_steps
 from .tile_problem import TileProblem
-from .unit_loops import place_in
 
 __all__ = ["TileForWarpgroups"]
 
-WARPS, WORK_ITEMS = 4, 128  # of a warpgroup
+WARPS = 4  # of a warpgroup
 BLOCK = WGMMA_ROWS.together * ROW  # bytes that are swizzled together
 _LOST, _INFINITY, _NAN = 13, 0x7F800000, 0x7FC00000  # of float32: bits that TF32 has not; values
 ENOUGH = 512  # lines that a factor is multiplied with which is packed in memory first
@@ -90,11 +75,13 @@ class TileForWarpgroups(TileForWorkgroups):
     def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
         problem = problem.swapped() if self.is_swapped else problem
         tensors = _tensors_if_enough(problem, unit)
-        is_held = tensors is not None and tensors[0].fits and _is_held(tensors[0])
-        kinds = ("vector", "unroll") if _is_along(moves, problem.rows) else ("unroll", "vector")
+        is_held = tensors is not None and tensors[0].is_held
+        row, nest = problem.rows[-1], moves.nest_with(*problem.rows)
+        is_along_rows = any(stride(index, row) == 1 for index in nest.stores())
+        kinds = ("vector", "unroll") if is_along_rows else ("unroll", "vector")
         out = _results(self.tile, unit, is_held)
-        tiled = tile_workgroup_loops(moves, problem, out, self.tile.depth, *kinds)
-        x, y = _operands(moves, tiled, tensors, unit, self.tile)
+        tiled = tile_workgroup_loops(moves, problem, out, self.tile, *kinds)
+        x, y = _operands(tiled, tensors, unit)
         total = _product(tiled, out, x, y, unit, is_held)
         moves.root = moves.root.substitute({tiled.reduce: total})
 
@@ -111,8 +98,8 @@ def _is_better_swapped(problem: TileProblem, unit: MatrixUnit) -> bool:
     tensors = _tensors(problem, unit)
     if tensors is None:
         return False
-    x_held, y_held = (tensor.fits and _is_held(tensor) for tensor in tensors)
-    return y_held and (loop_size(*problem.rows) < loop_size(*problem.columns) or not x_held)
+    x, y = tensors
+    return y.is_held and (loop_size(*problem.rows) < loop_size(*problem.columns) or not x.is_held)
 
 
 def _tensors_if_enough(problem: TileProblem, unit: MatrixUnit) -> Tensors | None:
@@ -121,17 +108,8 @@ def _tensors_if_enough(problem: TileProblem, unit: MatrixUnit) -> Tensors | None
     if tensors is None:
         return None
     (x, y), rows, columns = tensors, loop_size(*problem.rows), loop_size(*problem.columns)
-    x_pays, y_pays = x.fits or columns >= ENOUGH, _is_taken(y) or rows >= ENOUGH
+    x_pays, y_pays = x.fits or columns >= ENOUGH, y.is_taken or rows >= ENOUGH
     return tensors if x_pays and y_pays else None
-
-
-def _is_held(tensor: SourceTensor) -> bool:
-    """Whether work items have to hold it, as units do not take it so from shared memory."""
-    return tensor.is_turned and tensor.memory.dtype.itemsize == HELD
-
-
-def _is_taken(y: SourceTensor) -> bool:
-    return y.fits and not _is_held(y)
 
 
 def _tensors(problem: TileProblem, unit: MatrixUnit) -> Tensors | None:
@@ -139,12 +117,6 @@ def _tensors(problem: TileProblem, unit: MatrixUnit) -> Tensors | None:
     of_x = tensor_of(x, problem.rows, problem.steps, problem.batch)
     of_y = tensor_of(y, problem.columns, problem.steps, problem.batch)
     return None if of_x is None or of_y is None else (of_x, of_y)
-
-
-def _is_along(moves: Moves, loops: tuple[Node, ...]) -> bool:
-    """Whether results that are neighbours in memory are so in these loops."""
-    nest = moves.nest_with(*loops)
-    return any(stride(index, loops[-1]) == 1 for index in nest.stores())
 
 
 def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
@@ -166,26 +138,20 @@ def _results(tile: Tile, unit: MatrixUnit, is_held: bool) -> Fragment:
 
 
 def _operands(
-    moves: Moves, tiled: TiledReduction, tensors: Tensors | None, unit: MatrixUnit, tile: Tile
+    tiled: TiledReduction, tensors: Tensors | None, unit: MatrixUnit
 ) -> tuple[StagedSlice, StagedSlice]:
     """Both factors of a slice in shared memory."""
-    work_items = tile.workers[0] * WORK_ITEMS
-    buffers = 1 if tiled.outer is None else min(tile.buffers, loop_size(tiled.outer))
-    if tensors is not None and buffers > 1:
-        x, y = tensors
-        x = x if x.fits else turned_along_steps(moves, x, work_items)
-        y = y if _is_taken(y) else turned_along_steps(moves, y, work_items)
-        take("bulk_copies")
-        assert tiled.outer is not None  # or there were no buffers
-        slices = (tiled.outer, tile.depth, tiled.batch, buffers)
-        made = [brought(moves, x, tiled.row, *slices), brought(moves, y, tiled.column, *slices)]
-    else:
-        made = [
-            _stored(moves, factor, line, tiled.inner, tile.depth, work_items, buffers)
-            for factor, line in [*narrow_factors(tiled, unit)]
-        ]
-    x, y = made
-    return x, y
+    slices, outer = tiled.slices, tiled.outer
+    slices = slices._replace(buffers=min(slices.buffers, loop_size(*outer)))
+    if tensors is None or slices.buffers == 1:
+        x, y = (_stored(slices, *each) for each in narrow_factors(tiled, unit))
+        return x, y
+    of_x, of_y = tensors
+    of_x = of_x if of_x.fits else turned_along_steps(slices, of_x)
+    of_y = of_y if of_y.is_taken else turned_along_steps(slices, of_y)
+    take("bulk_copies")
+    x = brought(slices, of_x, tiled.row, outer[0], tiled.batch)
+    return x, brought(slices, of_y, tiled.column, outer[0], tiled.batch)
 
 
 def _product(
@@ -196,16 +162,14 @@ def _product(
     turns, loops = x.layout.steps // unit.steps, tiled.loops
     layout = None if is_held else _matrix(x.layout, turns)
     arg = WgmmaArg(unit.name, y.layout.lines, turns, layout, _matrix(y.layout, turns))
-    dtype, zero = unit.sums.vec(out.count), Node.index(0)
+    zero = Node.index(0)
     if is_held:
         row, _ = place_in(out, loops.lane, zero)
         of_x = x.read(row, loops.lane[0])
     else:
         of_x = x.read(loops.lane[-1] // WARPS * unit.rows, zero)
-    total = Node(Op.WGMMA, dtype, (of_x, y.read(zero, zero)), arg)
-    if tiled.outer is not None:
-        total = Node(Op.REDUCE, dtype, (total, tiled.outer), tiled.reduce.arg)
-    return Node(Op.EXTRACT, dtype.scalar, (total, loops.element)).cast(tiled.reduce.dtype)
+    sums = Node(Op.WGMMA, unit.sums.vec(out.count), (of_x, y.read(zero, zero)), arg)
+    return tiled.result(sums, loops.element)
 
 
 def _matrix(layout: Layout, turns: int) -> MatrixLayout:
@@ -215,23 +179,22 @@ def _matrix(layout: Layout, turns: int) -> MatrixLayout:
     return MatrixLayout(False, PIECE, BLOCK, ROW // turns)
 
 
-def _stored(
-    moves: Moves, factor: Node, line: Split, inner: Node, depth: int, work_items: int, buffers: int
-) -> StagedSlice:
+def _stored(slices: Slices, factor: Node, line: Split) -> StagedSlice:
     """`factor` for one slice and one tile of lines, stored by all work items in whole pieces.
 
-    So many slices as `buffers` are in memory at a time where pieces are copied as they are.
+    One slice is in memory at a time, unless pieces are copied as they are.
     """
     lines, here = loop_size(*lines_of(line)), lines_of(line)[-1]
     wide, each = ROW // factor.dtype.itemsize, PIECE // factor.dtype.itemsize
-    along_steps = is_contiguous(factor, inner)
+    along_steps = is_contiguous(factor, slices.inner)
     can_turn = factor.dtype.itemsize == TURNED and lines % wide == 0
     is_turned = can_turn and not along_steps and is_contiguous(factor, here)
     order = "steps" if along_steps else "panels" if is_turned else "across"
     factor = _as_tf32(factor) if factor.dtype is dtypes.float32 else factor
-    buffers = buffers if order != "across" and is_in_memory(factor) else 1
-    layout = Layout(lines, depth, is_turned, wide, is_swizzled=True)
-    return copied(moves, factor, line, inner, layout, work_items, buffers, each, order)
+    if order == "across" or not is_in_memory(factor):
+        slices = slices._replace(buffers=1)
+    layout = Layout(lines, slices.depth, is_turned, wide, is_swizzled=True)
+    return copied(slices, factor, line, layout, each, order)
 
 
 def _as_tf32(value: Node) -> Node:

@@ -15,6 +15,7 @@ that has its channels innermost already is read where it is, without a copy.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from ..ir.choices import take
@@ -22,6 +23,7 @@ from ..ir.loops import loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
+from ..ir.views import Load
 from .layout import packed
 from .moves import Moves
 from .nest import reads_of, stride
@@ -33,63 +35,47 @@ MIN_CHANNELS = 16  # fewer do not fill the loop that is innermost
 
 @dataclass(frozen=True)
 class Pair:
-    """A row and a step of the reduction that move along one axis, by `stride` and `dilation`.
+    """A row and a step of the reduction that move along one axis.
 
-    Where the steps are cut into chunks, `chunk` is the loop over these, `apart` the places from one
-    to the next. Where it `runs_back`, the last step is at the first place.
+    `apart` are the places from one step of each loop to the next: of the row, the step and, where
+    steps are cut into chunks, the loop over these. Where it `runs_back`, the last step is first.
     """
 
     row: Node
     step: Node
-    stride: int
-    dilation: int
-    chunk: Node | None = None
-    apart: int = 0
-    runs_back: bool = False
+    apart: dict[Node, int]
+    runs_back: bool
 
     @property
     def extent(self) -> int:
         """How many places they reach together."""
-        chunks = 0 if self.chunk is None else self.apart * (loop_size(self.chunk) - 1)
-        own = self.stride * (loop_size(self.row) - 1) + self.dilation * (loop_size(self.step) - 1)
-        return chunks + own + 1
+        return 1 + sum(apart * (loop_size(loop) - 1) for loop, apart in self.apart.items())
 
     @property
     def place(self) -> Node:
-        return self._of_chunk + self.row * self.stride + self._of_step
+        places = (self._forward(loop, loop) * apart for loop, apart in self.apart.items())
+        return sum(places, Node.index(0))
 
-    @property
-    def _of_chunk(self) -> Node:
-        return Node.index(0) if self.chunk is None else self._forward(self.chunk) * self.apart
-
-    @property
-    def _of_step(self) -> Node:
-        return self._forward(self.step) * self.dilation
-
-    def _forward(self, loop: Node, place: Node | None = None) -> Node:
-        """The loop, or `place` of it, counted from where the first pixel is read."""
-        place = loop if place is None else place
-        return loop_size(loop) - 1 - place if self.runs_back else place
+    def _forward(self, loop: Node, place: Node) -> Node:
+        """A `place` of a loop, counted from where the first pixel is read."""
+        return loop_size(loop) - 1 - place if self.runs_back and loop is not self.row else place
 
     def joined(self, value: Node, both: Node) -> Node:
         """`value` with the loop `both` in place of what is read at the pair's places."""
-        if self.stride == 1:
-            row = both - self._of_step - self._of_chunk
-            return simplify(value.substitute({self.row: row}))
-        step = both - self.row * self.stride - self._of_chunk
-        return simplify(value.substitute({self.step: self._forward(self.step, step)}))
+        one = self.row if self.apart[self.row] == 1 else self.step
+        others = self.place - self._forward(one, one)
+        return simplify(value.substitute({one: self._forward(one, both - others)}))
 
 
 @dataclass(frozen=True)
 class Windows:
-    """The operand `image` over the `joined` loops, a place of one of the `pairs` each.
+    """The operand `image` over the loops of `pairs`, each of which is what a pair's place is.
 
     `channels` are the steps that are left.
     """
 
     image: Node
-    joined: tuple[Node, ...]
-    pairs: tuple[Pair, ...]
+    pairs: dict[Node, Pair]
     channels: tuple[Node, ...]
 
     @property
@@ -105,15 +91,18 @@ class Windows:
         """
         if self.image.op is not Op.LOAD or len(self.channels) != 1 or not self.has_inner_channels:
             return False
-        _, index, *gated = self.image.src
-        is_same_for_all = self.channels[0] not in ranges_of(Node.sink(gated))
-        return is_same_for_all and stride(index, self.channels[0]) == 1
+        load, (channel,) = Load.of(self.image), self.channels
+        return channel not in ranges_of(load.gate) and stride(load.index, channel) == 1
 
     @property
     def steps(self) -> tuple[Node, ...]:
         """The steps of the reduction in the order in which they are read."""
-        window = tuple(pair.step for pair in self.pairs)
-        return (*window, *self.channels) if self.has_inner_channels else (*self.channels, *window)
+        return self.with_channels(pair.step for pair in self.pairs.values())
+
+    def with_channels(self, loops: Iterable[Node]) -> tuple[Node, ...]:
+        """Loops of the window, and those of channels inside or outside of them."""
+        inner = self.has_inner_channels
+        return (*loops, *self.channels) if inner else (*self.channels, *loops)
 
 
 def find_windows(
@@ -124,21 +113,18 @@ def find_windows(
     batch: tuple[Node, ...],
 ) -> Windows | None:
     """The windows that the rows of x are, or None."""
-    image, joined, pairs = x, list[Node](), list[Pair]()
+    image, pairs = x, dict[Node, Pair]()
     for row in rows:
         for step in steps:
             pair = _pair(image, row, step, batch)
-            if pair is None:
-                continue
-            found = _joined(moves, image, pair)
+            found = pair and _joined(moves, image, pair)
             if found is not None:
                 image, both, pair = found
-                joined.append(both)
-                pairs.append(pair)
+                pairs[both] = pair
                 break
-    paired = {pair.step for pair in pairs}
+    paired = {pair.step for pair in pairs.values()}
     channels = tuple(step for step in steps if step not in paired)
-    return Windows(image, tuple(joined), tuple(pairs), channels) if pairs else None
+    return Windows(image, pairs, channels) if pairs else None
 
 
 def _joined(moves: Moves, image: Node, pair: Pair) -> tuple[Node, Node, Pair] | None:
@@ -146,10 +132,11 @@ def _joined(moves: Moves, image: Node, pair: Pair) -> tuple[Node, Node, Pair] | 
 
     It may depend on the chunks of the steps in another way than those places do.
     """
-    for way in dict.fromkeys((pair, replace(pair, chunk=None))):
+    without_chunks = replace(pair, apart={r: pair.apart[r] for r in (pair.row, pair.step)})
+    for way in (pair, without_chunks)[: len(pair.apart) - 1]:
         both = moves.loop(way.extent)
         moved = way.joined(image, both)
-        if not ranges_of(moved) & {way.row, way.step, way.chunk}:
+        if ranges_of(moved).isdisjoint(way.apart):
             return moved, both, way
     return None
 
@@ -157,8 +144,8 @@ def _joined(moves: Moves, image: Node, pair: Pair) -> tuple[Node, Node, Pair] | 
 def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | None:
     """How a row and a step move what is read, if both move along the same axis.
 
-    One of them is a place of the window, the other one a place of the result: they move it by less
-    than there are results, and windows overlap. Other pairs are no windows.
+    One of them is a place of the window, the other one a place of the result. They are windows if
+    these share pixels: together they reach fewer places than there are in all of them.
     """
     for index in reads_of(x):
         terms, _ = linear_terms(index)
@@ -168,24 +155,13 @@ def _pair(x: Node, row: Node, step: Node, batch: tuple[Node, ...]) -> Pair | Non
             continue
         near = min(of_row, of_step)
         reach = of_step * loop_size(step)
-        chunk = next((r for r in batch if terms.get(r) == (-reach if runs_back else reach)), None)
-        steps = loop_size(step) * (1 if chunk is None else loop_size(chunk))
-        pair = Pair(row, step, of_row // near, of_step // near, chunk, reach // near, runs_back)
-        results, window = (pair.stride, loop_size(row)), (pair.dilation, steps)
-        if window[1] > results[1]:
-            results, window = window, results
-        if _overlap(results, window):
+        chunks = [r for r in batch if terms.get(r) == (-reach if runs_back else reach)][:1]
+        pixels = {row: of_row, step: of_step, **dict.fromkeys(chunks, reach)}
+        apart = {loop: places // near for loop, places in pixels.items()}
+        pair = Pair(row, step, apart, runs_back)
+        if pair.extent < loop_size(*apart):
             return pair
     return None
-
-
-def _overlap(results: tuple[int, int], window: tuple[int, int]) -> bool:
-    """Whether windows at `results`, (distance, count) of their places, share pixels.
-
-    Together, they reach fewer places than there are in all windows.
-    """
-    (stride, count), (dilation, size) = results, window
-    return stride * (count - 1) + dilation * (size - 1) + 1 < count * size
 
 
 def keep_image(
@@ -195,24 +171,16 @@ def keep_image(
 
     Up to `beyond` rows after the last one may be read; what they hold is not defined.
     """
-    inside = (*windows.joined, *windows.channels)
-    if not windows.has_inner_channels:
-        inside = (*windows.channels, *windows.joined)
+    inside = windows.with_channels(windows.pairs)
     free = ranges_of(windows.image).difference(inside)
     loops = (*sorted(free, key=lambda r: (r in rows, r.arg.number)), *inside)
-    shared = loops.index(windows.joined[0]) + 1
+    shared = loops.index(next(iter(windows.pairs))) + 1
     around, steps, line = loops[:shared], loops[shared:-1], loops[shared:][-1:]
-    more = dict((_places_beyond(windows, rows, beyond),))
+    # The loop that the outermost row moves along has so many places more.
+    by_row = {pair.row: (both, pair.apart[pair.row]) for both, pair in windows.pairs.items()}
+    outermost, apart = by_row.get(rows[0], (rows[0], 1))
+    more = {outermost: -(-beyond // loop_size(*rows[1:])) * apart}
     stage = packed(moves, windows.image, "grid", around, steps, line, lanes, beyond=more)
     take("window_image")
-    places = {both: pair.place for both, pair in zip(windows.joined, windows.pairs, strict=True)}
+    places = {both: pair.place for both, pair in windows.pairs.items()}
     return simplify(stage.substitute(places))
-
-
-def _places_beyond(windows: Windows, rows: tuple[Node, ...], beyond: int) -> tuple[Node, int]:
-    """(the loop of the image that the outermost row moves along, how many places more it needs)."""
-    more = -(-beyond // max(1, loop_size(*rows[1:])))
-    for both, pair in zip(windows.joined, windows.pairs, strict=True):
-        if pair.row is rows[0]:
-            return both, more * pair.stride
-    return rows[0], more

@@ -20,15 +20,19 @@ from ..ir.op import Op
 from ..ir.views import Load, Reduce
 from ..target import Target, Workgroup
 from .loop_moves import reorder, replace_loops
+from .matrix_units import TileForUnits
 from .moves import Moves
 from .nest import Nest, contiguity, inner_reductions, sequential_loops, stride
 from .parameters import Parameters
 from .records import Loop
 from .reduction_moves import ShareReduction, in_same_loops
-from .shared_tiles import tile_for_workgroups
+from .shared_tiles import ShareTiles
+from .tile_problem import recognise
+from .warpgroup_units import TileForWarpgroups
 
 __all__ = ["schedule_workgroups"]
 
+MIN_WORK = 1 << 15  # of a reduction whose operands results share
 MIN_SHARED = 32  # a reduction shorter than this is left to one work item
 MANY_RESULTS = 1 << 14  # with so many results there is work enough without sharing reductions
 MANY_ROWS = 256  # so many workgroups keep every processor busy
@@ -52,7 +56,7 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
             return
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
-        if not (parameters.is_tiled and tile_for_workgroups(moves, nest, target)):
+        if not (parameters.is_tiled and _tile_for_workgroups(moves, nest, target)):
             rows = _rows_to_share(nest)
             if rows is None:
                 _work_item_for_each_result(moves, nest, target, workgroup)
@@ -221,3 +225,22 @@ def _lanes(nest: Nest, loop: Node, target: Target) -> int:
         return 1
     steps = (stride(access.index, loop) for access in nest.accesses())
     return lanes if all(step in (0, 1) for step in steps) else 1
+
+
+# -- one workgroup for each tile -------------------------------------------------------------------
+
+
+def _tile_for_workgroups(moves: Moves, nest: Nest, target: Target) -> bool:
+    """Tile `nest` if its results share operands and are enough; says whether it did."""
+    problem = recognise(nest)
+    if problem is None:
+        return False
+    sizes = problem.sizes
+    if sizes.work < MIN_WORK or min(sizes.rows, sizes.columns, sizes.steps) < 4:
+        return False
+    for kind in (TileForWarpgroups, TileForUnits, ShareTiles):
+        move = kind.chosen(moves.number_of(nest), problem, target)
+        if move is not None:
+            moves.make(move)
+            return True
+    return False
