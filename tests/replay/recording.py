@@ -30,6 +30,8 @@ from .workloads import Workload, workloads
 
 __all__ = ["Difference", "Record", "differences", "read_record", "record", "record_one"]
 
+CHECKOUT = str(Path(__file__).parents[2])  # which errors name, and another checkout is elsewhere
+
 
 class _NoCompiler:
     """Takes all text, and makes nothing of it."""
@@ -81,7 +83,7 @@ def record_one(renderer: str, program: Workload) -> tuple[list[str], str]:
         with Context(CHECK_INDEX=1):
             program(name)
     except Exception as error:  # of reading memory that is not there, or of a target's limits
-        failed = f"{type(error).__name__}: {error}".replace(name, "NULL")
+        failed = f"{type(error).__name__}: {error}".replace(name, "NULL").replace(CHECKOUT, "")
     finally:
         del Device._opened[name]
     return kept.texts, failed
