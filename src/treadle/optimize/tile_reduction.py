@@ -41,7 +41,6 @@ from .windows import Windows, keep_image
 __all__ = ["TileReduction", "tile_reduction"]
 
 MIN_WORK = 1 << 15
-PANEL_BYTES = 1 << 18  # of packed columns, which the second-level cache holds beside all else
 
 
 def tile_reduction(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -> bool:
@@ -57,8 +56,7 @@ def tile_reduction(moves: Moves, nest: Nest, target: Target, parameters: Paramet
         return False
     problem = _with_contiguous_steps(moves, problem)
     tile, is_swapped, is_uniform = best_tiling(moves, nest, problem, parameters)
-    panel_bytes = min(parameters.panel_bytes, max(PANEL_BYTES, target.l2 // 4))
-    limit = max(256, panel_bytes // (tile.columns * problem.dtype.itemsize))
+    limit = max(256, parameters.panel_bytes // (tile.columns * problem.dtype.itemsize))
     if sizes.steps > limit:
         shown = problem.swapped() if is_swapped else problem
         if _cut_reduction(moves, shown, -(-sizes.steps // limit)):
