@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,7 @@ from .report import (
 from .running import run_all, run_every_two, run_meetings, run_surrounded
 from .scenarios import opens
 
+ROOT = Path(__file__).parents[2]
 FULL = bool(os.environ.get("FULL_TESTS"))
 SEEDS = range(60) if FULL else range(1)
 PROCESSORS = ["CPU", "CPU:LLVM:x86-64-v3", "CPU:LLVM:x86-64-v2", "CL"]
@@ -145,6 +148,26 @@ def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     unmet = {name for row in REASONS["unmet"] for name in (row["one"], *row["other"])}
     assert unmet <= CHOICES.keys()
     assert all(row["why"].endswith(".") for row in REASONS["unmet"])
+
+
+def test_reasons_name_files_and_functions_that_there_are() -> None:
+    text = (ROOT / "tests/choices/unreached.toml").read_text(encoding="utf-8")
+    files = [*(ROOT / "src/treadle").rglob("*.py"), *(ROOT / "tests").rglob("*.py")]
+    paths = {file.relative_to(ROOT).with_suffix("").as_posix() for file in files}
+    folders = {folder for path in paths for folder in path.split("/")}
+    named = {f"{a}/{b}" for a, b in re.findall(r"\b(\w+)/(\w+)", text) if a in folders}
+    assert named
+    assert not {name for name in named if not any(f"/{name}" in f"/{path}/" for path in paths)}
+    sources: dict[str, str] = defaultdict(str)
+    for file in files:
+        sources[file.stem] += file.read_text(encoding="utf-8")
+    pairs = {(a, b) for a, b in re.findall(r"\b(\w+)\.(\w+)\b", text) if a in sources}
+    pairs = {(module, name) for module, name in pairs if name not in ("py", "toml")}
+    is_there = lambda module, name: re.search(
+        rf"^\s*(?:(?:def|class) {name}\b|{name} =)", sources[module], re.MULTILINE
+    )
+    assert pairs
+    assert not {pair for pair in pairs if not is_there(*pair)}
 
 
 def test_every_program_for_a_pair_has_a_name_of_its_own() -> None:

@@ -85,11 +85,15 @@ def _report(old: Record, new: Record) -> int:
     found = differences(old, new)
     both = old.programs.keys() & new.programs.keys()
     differing = Counter(one.renderer for one in found)
-    print("| renderer | programs | kernels | programs that differ |\n|---|--:|--:|--:|")
+    print("| renderer | programs | kernels, before | lines, before | programs that differ |")
+    print("|---|--:|--:|--:|--:|")
     for renderer in sorted({key[0] for key in both}):
         mine = [key for key in both if key[0] == renderer]
-        kernels = sum(len(new.programs[key][0]) for key in mine)
-        print(f"| {renderer} | {len(mine)} | {kernels} | {differing[renderer]} |")
+        (kernels, lines), (kernels_before, lines_before) = (r.size(mine) for r in (new, old))
+        print(
+            f"| {renderer} | {len(mine)} | {kernels}, {kernels_before} | {lines}, {lines_before} "
+            f"| {differing[renderer]} |"
+        )
     for one in found:
         print(f"\n{one.renderer}, {one.program}: {one.what}")
     for which, rest in (("old", old), ("new", new)):

@@ -123,6 +123,14 @@ class Record:
     texts: dict[str, str] = field(default_factory=dict)
     programs: dict[tuple[str, str], Made] = field(default_factory=dict)
 
+    def size(self, programs: Iterable[tuple[str, str]]) -> tuple[int, int]:
+        """(the kernels of programs, the lines of their texts).
+
+        A line of PTX or of LLVM is about an instruction, one of C a statement.
+        """
+        digests = [digest for key in programs for digest in self.programs[key][0]]
+        return len(digests), sum(self.texts[digest].count("\n") for digest in digests)
+
 
 def read_record(paths: Iterable[Path]) -> Record:
     """What is in all of these files."""

@@ -58,6 +58,9 @@ def test_records_of_the_same_sources_are_equal(tmp_path: Path) -> None:
     assert counts[0] == counts[1] > 2
     assert len(old.programs) == 2
     assert differences(old, new) == []
+    kernels, lines = old.size(old.programs)
+    assert kernels == counts[0]
+    assert lines == sum(old.texts[sha].count("\n") for ks, _ in old.programs.values() for sha in ks)
 
 
 def test_another_text_and_another_number_of_kernels_are_found(tmp_path: Path) -> None:
