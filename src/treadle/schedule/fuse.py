@@ -68,9 +68,11 @@ def decide(
     order = Node.sink(outputs).toposort()
     decider = _Decider(Plan(joined=joined or {}), weigh(order), keeping, set(outputs), forced)
     for node in reversed(order):
-        if node.op is not Op.SINK and node.op not in LEAVES:
+        if node.op is Op.SINK or node.op in LEAVES:
+            continue
+        if node.op is not Op.AFTER:  # its effects are ASSIGNs, stored whether wanted or not
             decider.decide_on(node)
-            decider.plan.pass_above(node)
+        decider.plan.pass_above(node)
     return decider.plan
 
 
@@ -88,19 +90,19 @@ class _Decider:
     def decide_on(self, node: Node) -> None:
         plan, keeping = self.plan, self.keeping
         mine = list(self.demands.pop(node, {}).values())
-        is_asked = node in self.forced or node in self.wanted
-        if keeping and not is_asked and self.weights[node].chained:
+        asked = self._asked(node)
+        if keeping and asked is None and self.weights[node].chained:
             uses = self._in_each_kernel(node, mine, keeping)
             if uses is not None:
-                plan.decisions[node] = Decision(node, False, "kernels keep the rows that they use")
+                plan.decisions[node] = Decision(False, "kernels keep the rows that they use")
                 self._inline_all(node, uses)
                 return
-        decision = decision_on(node, mine, self.weights, self.wanted, self.forced)
+        decision = asked or decision_on(node, mine, self.weights)
         if keeping and not decision.is_stored:
             if is_chain_in_sum(node, mine, self.weights[node].chained, keeping):
-                decision = Decision(node, True, CHAIN_IN_SUM)
+                decision = Decision(True, CHAIN_IN_SUM)
         host = None
-        if decision.is_stored and not (is_asked or node.op in STORED):
+        if decision.is_stored and asked is None and node.op not in STORED:
             host = self._host(node, mine)
         if host is not None:
             reason = f"{decision.reason}, and one of them computes it anyway"
@@ -110,20 +112,23 @@ class _Decider:
             self._inline(node, host)
         elif decision.is_stored:
             self._start_group(node)
-        elif node.op is not Op.AFTER:  # whose effects are ASSIGNs, stored whether wanted or not
-            decision.apply()
+        else:
             self._inline_all(node, mine)
         plan.decisions[node] = decision
+
+    def _asked(self, node: Node) -> Decision | None:
+        """The decision on a node that is stored whatever wants it."""
+        if node in self.forced:
+            return Decision(True, self.forced[node])
+        if node in self.wanted:
+            return Decision(True, "it is an output", is_output=True)
+        return None
 
     def _host(self, node: Node, demands: list[Demand]) -> Demand | None:
         """The demand of a kernel that computes all of `node` anyway, and can for all others."""
         host = host_of(node, demands, self.plan)
-        if host is None:
+        if host is None or decision_on(node, [host], self.weights).is_stored:
             return None
-        alone = decision_on(node, [host], self.weights, set(), {})
-        if alone.is_stored:
-            return None
-        alone.apply()
         return host
 
     def _in_each_kernel(
@@ -143,19 +148,13 @@ class _Decider:
             may = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
             if not (all(may) and is_large_middle(node, keeping)):
                 return None
-        alone = [
-            decision_on(node, mine, self.weights, set(), {})
-            for group, mine in groups.items()
-            if rows[group] is None
-        ]
-        if any(decision.is_stored for decision in alone):
+        alone = (mine for group, mine in groups.items() if rows[group] is None)
+        if any(decision_on(node, mine, self.weights).is_stored for mine in alone):
             return None
         uses: list[Demand] = []
         for group, mine in groups.items():
             kept = rows[group]
             uses += mine if kept is None else [Demand(group, kept.ranges, kept)]
-        for decision in alone:
-            decision.apply()
         for demand in uses:
             note_row(self.plan, node, demand)
         for group, kept in rows.items():
@@ -239,15 +238,18 @@ class _Decider:
     def _inline_reduce(self, node: Node, demand: Demand) -> None:
         group, index = demand.group, demand.index
         loops = self.plan.ranges_of_reduce(group, node, index)
+        results = ranges_in(index)
         group.ops += 1
         heavy = demand.heavy or (PRODUCT if is_heavy(node) else 0)
         if heavy:
             demand.home.heavy = True
+        elif results.isdisjoint(demand.body):
+            demand.home.row_stats.append(results)
         body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
         is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
         inner, _ = reduce_index(node, index, loops)
         inside = replace(
-            demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=ranges_in(index)
+            demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=results
         )
         self._add(operand(node), inside)
 

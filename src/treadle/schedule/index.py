@@ -9,7 +9,6 @@ views, where the second result (PAD alone gives one) says whether there is such 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import WindowArg
@@ -168,9 +167,9 @@ def _window(view: Node, index: Index) -> tuple[Index, Node]:
     return tuple(found), TRUE
 
 
-def unwindow_steps(arg: WindowArg, place: Node) -> int:
-    """How many offsets into a window can lie at `place` of what an UNWINDOW gives."""
-    return _residues(arg, place).steps
+def unwindow_steps(arg: WindowArg) -> int:
+    """How many offsets into a window can lie at one place of what an UNWINDOW gives."""
+    return -(-arg.size // arg.stride)
 
 
 def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]:
@@ -183,11 +182,16 @@ def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]
         out[2 q + p] = sum over j of in[q - p - 3 j, 2 j + p]       stride 2, dilation 3
 
     Without dilation the window does not depend on p, so the places between two strides share what
-    they read.
+    they read. The constant of `place` is divided by itself then if that takes no more steps: the
+    rest is even to split.
     """
-    stride, gap, at = arg.stride, arg.dilation, _residues(arg, place)
-    window = at.place // stride + at.ahead - step * gap
-    residue = at.place % stride + at.shift
+    stride, gap, constant = arg.stride, arg.dilation, linear_terms(place)[1]
+    ahead = -(-constant // stride)
+    shift = constant - ahead * stride
+    if gap > 1 or (arg.size - 1 - shift) // stride >= unwindow_steps(arg):
+        constant = ahead = shift = 0
+    window = (place - constant) // stride + ahead - step * gap
+    residue = (place - constant) % stride + shift
     if gap == 1:
         return window, residue + step * stride
     first = residue * pow(gap, -1, stride) % stride
@@ -211,26 +215,6 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
     inside = inside & (offset >= 0) & (offset < arg.size)
     inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
     return tuple(inner), simplify(inside)
-
-
-class _Residues(NamedTuple):
-    """A place as `place` + `shift` + `ahead` strides, whose window takes so many `steps`."""
-
-    place: Node
-    shift: int
-    ahead: int
-    steps: int
-
-
-def _residues(arg: WindowArg, place: Node) -> _Residues:
-    """Without the constant of `place` if that takes no more steps: the rest is even to split."""
-    rest = linear_terms(place)[1]
-    ahead = -(-rest // arg.stride)
-    shift = rest - ahead * arg.stride
-    steps = -(-arg.size // arg.stride)
-    if arg.dilation > 1 or (arg.size - 1 - shift) // arg.stride + 1 > steps:
-        return _Residues(place, 0, 0, steps)
-    return _Residues(place - rest, shift, ahead, steps)
 
 
 _MOVES: dict[Op, Callable[[Node, Index], tuple[Index, Node]]] = {

@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
-from ..ir.shape import size_max, size_product
+from ..ir.shape import Shape, size_max, size_product
 from ..ir.views import operand
 from .index import Index, unwindow_steps
 
 __all__ = [
-    "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Claim", "Decision", "Demand",
-    "Group", "Home", "Kept", "Plan", "Weight", "behind_moves", "distinct", "elements", "is_heavy",
-    "product_of", "ranges_in", "weigh",
+    "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Decision", "Demand", "Group",
+    "Home", "Kept", "Plan", "Weight", "behind_moves", "distinct", "elements", "is_heavy",
+    "product_of", "ranges_in", "reduce_sizes", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
@@ -32,7 +32,10 @@ PRODUCT, FACTOR = 1, 2
 
 @dataclass(eq=False)
 class Home:
-    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
+    """Loops that fill memory; at most one matmul-like reduction runs inside them.
+
+    `row_stats` are the loops of the results of the other reductions that it computes.
+    """
 
     ranges: Index
     heavy: bool = False
@@ -111,42 +114,15 @@ class Group(Home):
 
 
 @dataclass(frozen=True, eq=False)
-class Claim:
-    """What a reduction that is computed inside the loops of `home` takes from others.
-
-    The `rows` that a statistic is computed for are those of all that follow it; where they are
-    None, it is the one matmul-like reduction that a home may have.
-    """
-
-    home: Home
-    rows: frozenset[Node] | None = None
-
-    def apply(self) -> None:
-        """Note it at its home."""
-        if self.rows is None:
-            self.home.heavy = True
-        else:
-            self.home.row_stats.append(self.rows)
-
-
-@dataclass(frozen=True, eq=False)
 class Decision:
-    """`node` gets memory of its own if it `is_stored`, else it is computed where it is used.
+    """A node gets memory of its own if it `is_stored`, else it is computed where it is used.
 
-    `is_output`: stored since the graph was asked for it. `claim` holds once an inlined reduction
-    has moved into its kernel.
+    `is_output`: stored since the graph was asked for it.
     """
 
-    node: Node
     is_stored: bool
     reason: str
-    claim: Claim | None = None
     is_output: bool = False
-
-    def apply(self) -> None:
-        """What is inlined leaves its claim at the kernel that computes it."""
-        if self.claim is not None:
-            self.claim.apply()
 
 
 @dataclass(eq=False)
@@ -214,14 +190,16 @@ class Plan:
         key = (group, node, index)
         found = self.reduce_ranges.get(key)
         if found is None:
-            sizes = (
-                [unwindow_steps(node.arg, index[node.arg.axis])]
-                if node.op is Op.UNWINDOW
-                else [operand(node).shape[axis] for axis in node.arg.axes]
-            )
-            found = tuple(group.fresh_range(size) for size in sizes)
+            found = tuple(group.fresh_range(size) for size in reduce_sizes(node))
             self.reduce_ranges[key] = found
         return found
+
+
+def reduce_sizes(node: Node) -> Shape:
+    """How often each loop of a reduction runs."""
+    if node.op is Op.UNWINDOW:
+        return (unwindow_steps(node.arg),)
+    return tuple(operand(node).shape[axis] for axis in node.arg.axes)
 
 
 def ranges_in(nodes: Index) -> frozenset[Node]:
