@@ -103,16 +103,16 @@ class _Merger:
                 continue  # something else runs between
             joined = self._joined(number, root, part)
             if joined is not None:
-                self.parts[number] = joined
-                self._run_before(number)
+                self._replace(number, joined, number)
                 return number
         return None
 
-    def _run_before(self, number: int) -> None:
-        """What runs after part `number` also runs after what now runs before that."""
+    def _replace(self, number: int, joined: _Part, old: int) -> None:
+        """Part `number` becomes `joined`: what runs after `old` runs after that."""
+        self.parts[number] = joined
         for part in self.parts:
-            if part.above >> number & 1:
-                part.above |= self.parts[number].above
+            if part.above >> old & 1:
+                part.above |= joined.above | 1 << number
 
     def _joined(self, number: int, root: Node, part: _Part) -> _Part | None:
         """Part `number` and the kernel of `root` as one, if that is right and pays."""
@@ -150,11 +150,8 @@ class _Merger:
             joined = self._with_product(readers[0], number)
             if joined is None:
                 continue
-            self.parts[readers[0]] = joined
+            self._replace(readers[0], joined, number)
             self.home |= {r: readers[0] for r, home in self.home.items() if home == number}
-            for other in self.parts:  # what runs after the product now runs after its reader
-                if other is not joined and other.above >> number & 1:
-                    other.above |= joined.above | 1 << readers[0]
 
     def _is_stored_for_others(self, part: _Part) -> bool:
         """Whether a kernel stores one value, which nobody asked for."""

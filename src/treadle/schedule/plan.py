@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
@@ -18,7 +18,7 @@ from .index import Index, unwindow_steps
 
 __all__ = [
     "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Decision", "Demand", "Group",
-    "Home", "Kept", "Plan", "Weight", "behind_moves", "distinct", "elements", "is_heavy",
+    "Home", "Kept", "Plan", "Weight", "behind", "behind_moves", "distinct", "elements", "is_heavy",
     "product_of", "ranges_in", "reduce_sizes", "weigh",
 ]  # fmt: skip
 
@@ -28,6 +28,7 @@ STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN
 BOUNDARY = LEAVES | STORED | {Op.AFTER}  # what kernels begin with
 COSTLY = TRANSCENDENTAL | {Op.SQRT, Op.FDIV}
 PRODUCT, FACTOR = 1, 2
+_MOVED = MOVEMENT | {Op.CAST}
 
 
 @dataclass(eq=False)
@@ -246,26 +247,21 @@ def is_heavy(node: Node) -> bool:
     """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
     if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
         return False
-    product = operand(node)
-    while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
-        product = operand(product)
-    if product.op is not Op.MUL:
-        return False
-    return all(distinct(factor) * 2 <= elements(product) for factor in product.src)
+    product = product_of(node)
+    return product.op is Op.MUL and all(
+        distinct(factor) * 2 <= elements(product) for factor in product.src
+    )
 
 
 def product_of(node: Node) -> Node:
     """The MUL of a matmul-like reduction."""
-    product = operand(node)
-    while product.op is not Op.MUL:
-        product = operand(product)
-    return product
+    return behind(operand(node), (Op.CAST, Op.RESHAPE, Op.PERMUTE))
 
 
 def distinct(node: Node) -> int:
     """How many different elements a factor has, at most."""
     least = elements(node)
-    while node.op in MOVEMENT or node.op is Op.CAST:
+    while node.op in _MOVED:
         node = operand(node)
         if node.op is not Op.CONST:
             least = min(least, elements(node))
@@ -277,8 +273,13 @@ def elements(node: Node) -> int:
     return size_product(size_max(s) for s in node.shape)
 
 
-def behind_moves(node: Node) -> Node:
-    """What views and casts are of."""
-    while node.op in MOVEMENT or node.op is Op.CAST:
+def behind(node: Node, ops: Container[Op]) -> Node:
+    """What `ops`, of one source each, are of."""
+    while node.op in ops:
         node = operand(node)
     return node
+
+
+def behind_moves(node: Node) -> Node:
+    """What views and casts are of."""
+    return behind(node, _MOVED)
