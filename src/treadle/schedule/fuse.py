@@ -33,7 +33,7 @@ from .local_intermediates import (
     keep_rows,
     may_keep_below,
 )
-from .multi_output import host_of, note_row
+from .multi_output import host_of, row_of
 from .plan import (
     FACTOR,
     LEAVES,
@@ -46,6 +46,7 @@ from .plan import (
     Plan,
     Weight,
     is_heavy,
+    loops_of,
     ranges_in,
     weigh,
 )
@@ -156,11 +157,10 @@ class _Decider:
             kept = rows[group]
             uses += mine if kept is None else [Demand(group, kept.ranges, kept)]
         for demand in uses:
-            note_row(self.plan, node, demand)
+            demand.group.rows.add(row_of(node, demand))
         for group, kept in rows.items():
             if kept is not None:
-                self.plan.kept[group, node] = kept
-                group.kept.append(kept)
+                group.kept[node] = kept
         return uses
 
     def _start_group(self, node: Node) -> None:
@@ -193,7 +193,7 @@ class _Decider:
         group = start.group
         self._add(base, start)
         loops = tuple(group.fresh_range(size) for size in values.shape)
-        self.plan.own_loops[node] = loops
+        group.own_loops = loops
         positions = places_index(node, loops)
         self._add(where, Demand(group, positions, group, positions))
         self._add(values, Demand(group, loops, group, positions))
@@ -202,7 +202,7 @@ class _Decider:
         values, bins, starts = node.src
         group = start.group
         bin = group.fresh_range(starts.shape[1])
-        self.plan.own_loops[node] = (bin,)
+        group.own_loops = (bin,)
         for source in (values, bins):
             self._add(source, start)
         self._add(starts, Demand(group, (group.ranges[0], bin), group, (bin,)))
@@ -237,7 +237,7 @@ class _Decider:
 
     def _inline_reduce(self, node: Node, demand: Demand) -> None:
         group, index = demand.group, demand.index
-        loops = self.plan.ranges_of_reduce(group, node, index)
+        loops = group.ranges_of_reduce(node, index)
         results = ranges_in(index)
         group.ops += 1
         heavy = demand.heavy or (PRODUCT if is_heavy(node) else 0)
@@ -245,7 +245,7 @@ class _Decider:
             demand.home.heavy = True
         elif results.isdisjoint(demand.body):
             demand.home.row_stats.append(results)
-        body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
+        body = (*demand.body, *loops_of(loops))
         is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
         inner, _ = reduce_index(node, index, loops)
         inside = replace(

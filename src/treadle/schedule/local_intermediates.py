@@ -81,7 +81,7 @@ def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | Non
         return None
     ranges = list(demands[0].index)
     ranges[axis] = group.fresh_range(node.shape[axis])
-    return Kept(tuple(ranges), group=group, axis=axis)
+    return Kept(tuple(ranges), axis=axis)
 
 
 def _starts(node: Node, demands: list[Demand], group: Group, keeping: Keeping) -> bool:

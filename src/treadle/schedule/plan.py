@@ -19,7 +19,7 @@ from .index import Index, unwindow_steps
 __all__ = [
     "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Decision", "Demand", "Group",
     "Home", "Kept", "Plan", "Weight", "behind", "behind_moves", "distinct", "elements", "is_heavy",
-    "product_of", "ranges_in", "reduce_sizes", "weigh",
+    "loops_of", "product_of", "ranges_in", "reduce_sizes", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
@@ -78,9 +78,8 @@ class Demand:
 
 @dataclass(eq=False)
 class Kept(Home):
-    """A value that `group` keeps row by row: `loop`, the last of `ranges`, fills its `axis`."""
+    """A value that a group keeps row by row: `loop`, the last of `ranges`, fills its `axis`."""
 
-    group: Group = field(kw_only=True)
     axis: int = field(kw_only=True)
 
     @property
@@ -93,18 +92,23 @@ class Group(Home):
     """A fusion group, which is a kernel in the making: it stores `root` over `ranges`.
 
     `places` says for each root, the first and others that it stores as well, at which index.
+    `kept` are the values that it keeps row by row, `rows` everything that it computes along such a
+    row. `own_loops` are those of a scatter's values or a distribution's bins.
     """
 
     root: Node = field(kw_only=True)
     ops: int = 0
     next_range: int = 0
-    kept: list[Kept] = field(default_factory=list)
+    kept: dict[Node, Kept] = field(default_factory=dict)
+    rows: set[object] = field(default_factory=set)
     places: dict[Node, Index] = field(default_factory=dict)
+    reduce_ranges: dict[tuple[Node, Index], Index] = field(default_factory=dict)
+    own_loops: Index = ()
 
     @property
     def loops(self) -> Index:
         """Those of `ranges` that are loops."""
-        return tuple(r for r in self.ranges if r.op is Op.RANGE)
+        return loops_of(self.ranges)
 
     def fresh_range(self, size: int | Node) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
@@ -112,6 +116,14 @@ class Group(Home):
             return Node.index(0)
         self.next_range += 1
         return Node.range(size, self.next_range - 1)
+
+    def ranges_of_reduce(self, node: Node, index: Index) -> Index:
+        """The loops of a reduction that it computes for element `index`."""
+        found = self.reduce_ranges.get((node, index))
+        if found is None:
+            found = tuple(map(self.fresh_range, reduce_sizes(node)))
+            self.reduce_ranges[node, index] = found
+        return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,17 +142,12 @@ class Decision:
 class Plan:
     """The outcome: what was decided about each node, and the fusion groups by root.
 
-    `kept` are the values that these keep row by row, `rows` everything that they compute along
-    such a row; `joined` roots are stored by the group of another root. `above` says which roots are
-    computed from a node, as bits.
+    `joined` roots are stored by the group of another root. `above` says which roots are computed
+    from a node, as bits.
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
     decisions: dict[Node, Decision] = field(default_factory=dict)
-    reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    own_loops: dict[Node, Index] = field(default_factory=dict)
-    kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
-    rows: dict[Group, set[object]] = field(default_factory=dict)
     joined: dict[Node, Node] = field(default_factory=dict)
     above: dict[Node, int] = field(default_factory=dict)
     numbers: dict[Node, int] = field(default_factory=dict)
@@ -186,21 +193,17 @@ class Plan:
         """Each group once."""
         return list(dict.fromkeys(self.groups.values()))
 
-    def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
-        """The loops of a reduction that `group` computes for element `index`."""
-        key = (group, node, index)
-        found = self.reduce_ranges.get(key)
-        if found is None:
-            found = tuple(group.fresh_range(size) for size in reduce_sizes(node))
-            self.reduce_ranges[key] = found
-        return found
-
 
 def reduce_sizes(node: Node) -> Shape:
     """How often each loop of a reduction runs."""
     if node.op is Op.UNWINDOW:
         return (unwindow_steps(node.arg),)
     return tuple(operand(node).shape[axis] for axis in node.arg.axes)
+
+
+def loops_of(index: Index) -> Index:
+    """The positions of an index that are loops themselves."""
+    return tuple(position for position in index if position.op is Op.RANGE)
 
 
 def ranges_in(nodes: Index) -> frozenset[Node]:
