@@ -67,7 +67,9 @@ def decide(
     `joined` roots are stored by the kernels of the roots that they are joined to.
     """
     order = Node.sink(outputs).toposort()
-    decider = _Decider(Plan(joined=joined or {}), weigh(order), keeping, set(outputs), forced)
+    asked = dict.fromkeys(outputs, Decision(True, "it is an output", is_output=True))
+    asked |= {node: Decision(True, reason) for node, reason in forced.items()}
+    decider = _Decider(Plan(joined=joined or {}), weigh(order), keeping, asked)
     for node in reversed(order):
         if node.op is Op.SINK or node.op in LEAVES:
             continue
@@ -79,19 +81,21 @@ def decide(
 
 @dataclass(eq=False)
 class _Decider:
-    """Decides on nodes, of which those that want a node come before it."""
+    """Decides on nodes, of which those that want a node come before it.
+
+    Those `asked` for are stored whatever wants them.
+    """
 
     plan: Plan
     weights: dict[Node, Weight]
     keeping: Keeping | None
-    wanted: set[Node]
-    forced: dict[Node, str]
+    asked: dict[Node, Decision]
     demands: dict[Node, dict[tuple[Group, Index], Demand]] = field(default_factory=dict)
 
     def decide_on(self, node: Node) -> None:
         plan, keeping = self.plan, self.keeping
         mine = list(self.demands.pop(node, {}).values())
-        asked = self._asked(node)
+        asked = self.asked.get(node)
         if keeping and asked is None and self.weights[node].chained:
             uses = self._in_each_kernel(node, mine, keeping)
             if uses is not None:
@@ -116,14 +120,6 @@ class _Decider:
         else:
             self._inline_all(node, mine)
         plan.decisions[node] = decision
-
-    def _asked(self, node: Node) -> Decision | None:
-        """The decision on a node that is stored whatever wants it."""
-        if node in self.forced:
-            return Decision(True, self.forced[node])
-        if node in self.wanted:
-            return Decision(True, "it is an output", is_output=True)
-        return None
 
     def _host(self, node: Node, demands: list[Demand]) -> Demand | None:
         """The demand of a kernel that computes all of `node` anyway, and can for all others."""
@@ -155,12 +151,11 @@ class _Decider:
         uses: list[Demand] = []
         for group, mine in groups.items():
             kept = rows[group]
-            uses += mine if kept is None else [Demand(group, kept.ranges, kept)]
-        for demand in uses:
-            demand.group.rows.add(row_of(node, demand))
-        for group, kept in rows.items():
             if kept is not None:
                 group.kept[node] = kept
+                mine = [Demand(group, kept.ranges, kept)]
+            group.rows.update(row_of(node, demand) for demand in mine)
+            uses += mine
         return uses
 
     def _start_group(self, node: Node) -> None:
