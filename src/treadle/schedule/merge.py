@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..config import settings
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -27,7 +28,6 @@ from .order import topological
 from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
-from .separate_sums import is_separate
 from .store_order import is_safe
 from .textures import image_of
 
@@ -91,8 +91,8 @@ class _Merger:
         group = self.plan.groups[root]
         if root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
             return False
-        if is_separate(root) or (root.op is Op.CONTIGUOUS and root not in self.outputs):
-            return False
+        if root.op is Op.CONTIGUOUS and (settings.REPRODUCIBLE or root not in self.outputs):
+            return False  # it may be a sum, whose bits others would change (separate_sums.py)
         if not all(has_fixed_size(r) and loop_size(r) for r in group.loops):
             return False
         return not any(map(image_of, kernel.buffers))

@@ -143,7 +143,7 @@ class Plan:
     """The outcome: what was decided about each node, and the fusion groups by root.
 
     `joined` roots are stored by the group of another root. `above` says which roots are computed
-    from a node, as bits.
+    from a node, or are that node, as bits by their `numbers`.
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
@@ -153,18 +153,15 @@ class Plan:
     numbers: dict[Node, int] = field(default_factory=dict)
 
     def pass_above(self, node: Node) -> None:
-        """Note for the sources of `node`, decided now, which roots are above them."""
-        mask = self.above.get(node, 0)
+        """Note for `node`, decided now, and for its sources, which roots they are computed for."""
         if node in self.groups:
-            mask |= 1 << self._number(node)
-        for source in node.src:
-            self.above[source] = self.above.get(source, 0) | mask
-
-    def _number(self, root: Node) -> int:
-        return self.numbers.setdefault(root, len(self.numbers))
+            self.numbers[node] = len(self.numbers)
+        mask = self.above.get(node, 0) | self._bits((node,))
+        for below in (node, *node.src):
+            self.above[below] = self.above.get(below, 0) | mask
 
     def roots_above(self, node: Node) -> list[Node]:
-        """The roots that are computed from `node`, itself not counted."""
+        """The roots that are computed from `node`, itself included if it is one."""
         mask = self.above.get(node, 0)
         return [root for root, number in self.numbers.items() if mask >> number & 1]
 
@@ -173,20 +170,17 @@ class Plan:
 
         A kernel that stores several values waits for what any of them is computed from.
         """
-        roots = tuple(roots)
-        behind = self._bits(roots) | self._above_any(roots)
+        behind, others = 0, list(roots)
         left = [g for g in self.kernels if g is not group and len(g.places) > 1]
-        while waiting := [g for g in left if self._bits(g.places) & behind]:
+        while others:
+            behind = functools.reduce(operator.or_, map(self.above.__getitem__, others), behind)
+            waiting = [g for g in left if self._bits(g.places) & behind]
             left = [g for g in left if g not in waiting]
-            for other in waiting:
-                behind |= self._bits(other.places) | self._above_any(other.places)
+            others = [root for g in waiting for root in g.places]
         return bool(self._bits(group.places) & behind)
 
-    def _bits(self, roots: Iterable[Node]) -> int:
-        return functools.reduce(operator.or_, (1 << self._number(root) for root in roots), 0)
-
-    def _above_any(self, nodes: Iterable[Node]) -> int:
-        return functools.reduce(operator.or_, (self.above.get(node, 0) for node in nodes), 0)
+    def _bits(self, nodes: Iterable[Node]) -> int:
+        return sum(1 << self.numbers[node] for node in nodes if node in self.numbers)
 
     @property
     def kernels(self) -> list[Group]:
