@@ -13,7 +13,7 @@ from treadle.ir.op import Op
 from treadle.schedule.draft import Draft
 from treadle.schedule.fuse import decide
 from treadle.schedule.local_intermediates import EVERYWHERE
-from treadle.schedule.plan import Claim, Decision, Demand, Group, Home, weigh
+from treadle.schedule.plan import Decision, Demand, Group, weigh
 from treadle.schedule.reasons import decision_on
 from treadle.schedule.revisions import bind_fewer_buffers, join_kernels, order_writes
 from treadle.target import parse_target
@@ -41,24 +41,25 @@ def _row_sum():
 def test_deciding_changes_neither_the_kernel_nor_the_next_decision():
     total, weights, demand = _row_sum()
     before = copy.copy(vars(demand.group))
-    first, second = (decision_on(total, [demand], weights, set(), {}) for _ in range(2))
+    first, second = (decision_on(total, [demand], weights) for _ in range(2))
     assert vars(demand.group) == before
     assert (first.is_stored, first.reason) == (second.is_stored, second.reason)
     assert not first.is_stored
-    assert first.claim is not None
-    assert first.claim.home is demand.group
-    assert first.claim.rows == {demand.group.ranges[0]}
 
 
-def test_a_claim_decides_about_those_that_come_after_it():
+def test_a_product_in_the_same_loops_decides_about_the_next_reduction():
     total, weights, demand = _row_sum()
-    Claim(demand.group).apply()  # a product runs in these loops
-    decision = decision_on(total, [demand], weights, set(), {})
+    demand.group.heavy = True
+    decision = decision_on(total, [demand], weights)
     assert decision.is_stored
     assert "matmul-like" in decision.reason
-    home = Home(())
-    Claim(home, frozenset()).apply()
-    assert (home.heavy, home.row_stats) == (False, [frozenset()])
+
+
+def test_kernels_know_the_rows_of_their_reductions():
+    nodes = _graph(_filled(64, 32).sum(1, keepdim=True) * _filled(64, 32))
+    (group,) = decide(nodes, {}).kernels
+    assert not group.heavy
+    assert group.row_stats == [frozenset(group.ranges[:1])]
 
 
 def test_each_node_of_a_graph_has_a_decision_with_a_reason():

@@ -19,23 +19,22 @@ from dataclasses import dataclass, replace
 from typing import TypeAlias
 
 from ..config import settings
-from ..dtype import ImageDType
 from ..forks import fork_safe
 from ..ir.args import BufferRef, Token
 from ..ir.choices import choices_of
 from ..ir.node import Node, following, substitute, toposort
 from ..ir.op import Op
-from ..ir.shape import size_max, size_product
+from ..ir.shape import size_product
 from ..ir.symbolic import unbind
 from ..ir.text import render as node_text
 from ..ir.versions import memory_key, stored_below
 from ..ir.views import operand
 from ..schedule.kernel import Kernel
-from ..schedule.memory import Life, plan, plan_blocks
 from ..schedule.order import soonest
 from ..schedule.passes import schedule
 from ..schedule.textures import image_of
 from ..transforms.complex_to_real import in_reals
+from .arena import place_the_rest
 from .bindings import with_bindings
 from .cache import compile_cache
 from .counters import GlobalCounters
@@ -253,7 +252,7 @@ def _begin(
         program.choices = [kernel.choices | step.choices | made for kernel, step in pairs]
         if settings.CHECK_KERNELS:
             program.schedule = _without_memory(steps)
-        program.scratch = _place_the_rest(program, steps, places, opened.runtime.has_addresses)
+        program.scratch = place_the_rest(program, steps, places, opened.runtime.has_addresses)
         for kernel, step in zip(program.kernels, steps, strict=True):
             scratch = [places[kernel, i] for i in range(len(kernel.scratch))]
             program.arguments.append([places[memory_key(b)] for b in step.buffers] + scratch)
@@ -283,47 +282,3 @@ def _assigned(order: Sequence[Node]) -> frozenset[Token]:
 
 def _has_work(root: Node) -> bool:
     return 0 not in (operand(root).shape if root.op is Op.ASSIGN else root.shape)
-
-
-def _place_the_rest(
-    program: Program,
-    steps: list[Kernel],
-    places: dict[object, Place],
-    has_addresses: bool,
-) -> list[int | ImageDType]:
-    """Give intermediate results and the kernels' scratch memory a place in shared blocks.
-
-    Returns the blocks: one where memory has addresses, and one for each texture.
-    """
-    images: list[int | ImageDType] = []
-    for buffer in (buffer for step in steps for buffer in step.buffers):
-        image = image_of(buffer)
-        if image is not None and memory_key(buffer) not in places:
-            places[memory_key(buffer)] = Place("scratch", len(images))
-            images.append(image)
-    lives: dict[object, Life] = {}
-    repeats = len(set(program.kernels)) < len(program.kernels)
-    for number, step in enumerate(steps):
-        kernel = program.kernels[number]
-        for buffer in step.buffers:
-            key = memory_key(buffer)
-            if key not in places:
-                nbytes = max(1, size_max(size_product(buffer.shape)) * buffer.dtype.itemsize)
-                first = lives[key].first if key in lives else number
-                lives[key] = Life(first, number, nbytes)
-        for i, nbytes in enumerate(kernel.scratch):
-            lives[kernel, i] = Life(number, number, nbytes)
-        if repeats:
-            for i, nbytes in enumerate(kernel.scratch):  # one kernel launched at several steps
-                first = min(n for n, k in enumerate(program.kernels) if k is kernel)
-                lives[kernel, i] = Life(first, number, nbytes)
-    if has_addresses:
-        offsets, total = plan(list(lives.values()))
-        first = len(images)
-        for key, offset in zip(lives, offsets, strict=True):
-            places[key] = Place("scratch", first, offset)
-        return [*images, total] if total else images
-    numbers, sizes = plan_blocks(list(lives.values()))
-    for key, number in zip(lives, numbers, strict=True):
-        places[key] = Place("scratch", len(images) + number)
-    return [*images, *sizes]

@@ -17,7 +17,7 @@ weights to the 16 bits that matrix units multiply.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 
 from ..dtype import DType
 from ..ir.node import Node, changed
@@ -26,7 +26,7 @@ from ..ir.views import Assign, operand, operands
 from .index import Index, source_index
 from .layouts import with_last
 from .local_intermediates import CHAIN_IN_SUM
-from .plan import Plan, is_heavy, ranges_in
+from .plan import Plan, is_heavy, loops_of, ranges_in
 
 __all__ = ["store_as_narrow", "store_columns_last"]
 
@@ -37,7 +37,7 @@ def store_columns_last(outputs: Sequence[Node], plan: Plan) -> list[Node]:
     """`outputs` with the last products of chains in the order that their kernels store best."""
     last: dict[Node, int] = {}
     for group in plan.kernels:
-        kept = {node for owner, node in plan.kept if owner is group}
+        kept = group.kept
         for root, index in group.places.items() if kept else ():
             for product, place in _products(root, index, kept, plan):
                 columns = _columns(product, kept)
@@ -47,7 +47,7 @@ def store_columns_last(outputs: Sequence[Node], plan: Plan) -> list[Node]:
 
 
 def _products(
-    root: Node, index: Index, kept: set[Node], plan: Plan
+    root: Node, index: Index, kept: Container[Node], plan: Plan
 ) -> Iterator[tuple[Node, Index]]:
     """The products of kept rows that element `index` of a root is computed from, and where."""
     if root.op is Op.CONTIGUOUS:
@@ -69,7 +69,7 @@ def _products(
             pending.append((operand(node), source_index(node, place)[0]))
 
 
-def _places_of_kept(product: Node, kept: set[Node]) -> Iterator[Index]:
+def _places_of_kept(product: Node, kept: Container[Node]) -> Iterator[Index]:
     """Where a product reads kept rows, in loops that are numbered by the axes of what it sums."""
     value = operand(product)
     place: Index = tuple(Node.range(size, axis) for axis, size in enumerate(value.shape))
@@ -89,7 +89,7 @@ def _behind(view: Node, index: Index) -> tuple[Index, Node]:
     return inner, operand(view)
 
 
-def _columns(product: Node, kept: set[Node]) -> int | None:
+def _columns(product: Node, kept: Container[Node]) -> int | None:
     """The last axis of a product along which the rows that it reads do not change."""
     places = [place for index in _places_of_kept(product, kept) for place in index]
     moving = {loop.arg.number for loop in ranges_in(tuple(places))}
@@ -99,7 +99,7 @@ def _columns(product: Node, kept: set[Node]) -> int | None:
 
 def _is_innermost(position: Node, index: Index) -> bool:
     """Whether the last loop of an index is one that a position moves along."""
-    loops = [place for place in index if place.op is Op.RANGE]
+    loops = loops_of(index)
     return bool(loops) and loops[-1] in position.toposort()
 
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from ..ir.node import Node
 from ..ir.op import COMPARE, MOVEMENT, SAME, Op
 from ..ir.views import Gather, Scatter, operand
-from .plan import BOUNDARY, elements
+from .plan import BOUNDARY, behind, elements
 
 __all__ = ["compared_with_extremes"]
 
@@ -92,16 +92,11 @@ def _is_exact(node: Node) -> bool:
     if not any(n.dtype.is_float for n in (node, *node.src)):
         return True
     if node.op in (Op.ADD, Op.SUB):  # a product that is added may be rounded or not
-        return node.dtype.bits >= _MIN_BITS and not any(map(_is_product, node.src))
+        added = (behind(source, _VIEWS | {Op.NEG}) for source in node.src)
+        return node.dtype.bits >= _MIN_BITS and all(n.op is not Op.MUL for n in added)
     if node.op is Op.MUL:
         return node.dtype.bits >= _MIN_BITS
     return node.op in _ROUND_ONCE
-
-
-def _is_product(node: Node) -> bool:
-    while node.op in _VIEWS or node.op is Op.NEG:
-        node = operand(node)
-    return node.op is Op.MUL
 
 
 def _what_to_store(root: Node, known: dict[Node, bool]) -> list[Node]:

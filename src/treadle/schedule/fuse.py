@@ -33,7 +33,7 @@ from .local_intermediates import (
     keep_rows,
     may_keep_below,
 )
-from .multi_output import host_of, note_row
+from .multi_output import host_of, row_of
 from .plan import (
     FACTOR,
     LEAVES,
@@ -46,6 +46,7 @@ from .plan import (
     Plan,
     Weight,
     is_heavy,
+    loops_of,
     ranges_in,
     weigh,
 )
@@ -66,41 +67,47 @@ def decide(
     `joined` roots are stored by the kernels of the roots that they are joined to.
     """
     order = Node.sink(outputs).toposort()
-    decider = _Decider(Plan(joined=joined or {}), weigh(order), keeping, set(outputs), forced)
+    asked = dict.fromkeys(outputs, Decision(True, "it is an output", is_output=True))
+    asked |= {node: Decision(True, reason) for node, reason in forced.items()}
+    decider = _Decider(Plan(joined=joined or {}), weigh(order), keeping, asked)
     for node in reversed(order):
-        if node.op is not Op.SINK and node.op not in LEAVES:
+        if node.op is Op.SINK or node.op in LEAVES:
+            continue
+        if node.op is not Op.AFTER:  # its effects are ASSIGNs, stored whether wanted or not
             decider.decide_on(node)
-            decider.plan.pass_above(node)
+        decider.plan.pass_above(node)
     return decider.plan
 
 
 @dataclass(eq=False)
 class _Decider:
-    """Decides on nodes, of which those that want a node come before it."""
+    """Decides on nodes, of which those that want a node come before it.
+
+    Those `asked` for are stored whatever wants them.
+    """
 
     plan: Plan
     weights: dict[Node, Weight]
     keeping: Keeping | None
-    wanted: set[Node]
-    forced: dict[Node, str]
+    asked: dict[Node, Decision]
     demands: dict[Node, dict[tuple[Group, Index], Demand]] = field(default_factory=dict)
 
     def decide_on(self, node: Node) -> None:
         plan, keeping = self.plan, self.keeping
         mine = list(self.demands.pop(node, {}).values())
-        is_asked = node in self.forced or node in self.wanted
-        if keeping and not is_asked and self.weights[node].chained:
+        asked = self.asked.get(node)
+        if keeping and asked is None and self.weights[node].chained:
             uses = self._in_each_kernel(node, mine, keeping)
             if uses is not None:
-                plan.decisions[node] = Decision(node, False, "kernels keep the rows that they use")
+                plan.decisions[node] = Decision(False, "kernels keep the rows that they use")
                 self._inline_all(node, uses)
                 return
-        decision = decision_on(node, mine, self.weights, self.wanted, self.forced)
+        decision = asked or decision_on(node, mine, self.weights)
         if keeping and not decision.is_stored:
             if is_chain_in_sum(node, mine, self.weights[node].chained, keeping):
-                decision = Decision(node, True, CHAIN_IN_SUM)
+                decision = Decision(True, CHAIN_IN_SUM)
         host = None
-        if decision.is_stored and not (is_asked or node.op in STORED):
+        if decision.is_stored and asked is None and node.op not in STORED:
             host = self._host(node, mine)
         if host is not None:
             reason = f"{decision.reason}, and one of them computes it anyway"
@@ -110,20 +117,15 @@ class _Decider:
             self._inline(node, host)
         elif decision.is_stored:
             self._start_group(node)
-        elif node.op is not Op.AFTER:  # whose effects are ASSIGNs, stored whether wanted or not
-            decision.apply()
+        else:
             self._inline_all(node, mine)
         plan.decisions[node] = decision
 
     def _host(self, node: Node, demands: list[Demand]) -> Demand | None:
         """The demand of a kernel that computes all of `node` anyway, and can for all others."""
         host = host_of(node, demands, self.plan)
-        if host is None:
+        if host is None or decision_on(node, [host], self.weights).is_stored:
             return None
-        alone = decision_on(node, [host], self.weights, set(), {})
-        if alone.is_stored:
-            return None
-        alone.apply()
         return host
 
     def _in_each_kernel(
@@ -143,25 +145,17 @@ class _Decider:
             may = (g.kept or rows[g] or may_keep_below(mine) for g, mine in groups.items())
             if not (all(may) and is_large_middle(node, keeping)):
                 return None
-        alone = [
-            decision_on(node, mine, self.weights, set(), {})
-            for group, mine in groups.items()
-            if rows[group] is None
-        ]
-        if any(decision.is_stored for decision in alone):
+        alone = (mine for group, mine in groups.items() if rows[group] is None)
+        if any(decision_on(node, mine, self.weights).is_stored for mine in alone):
             return None
         uses: list[Demand] = []
         for group, mine in groups.items():
             kept = rows[group]
-            uses += mine if kept is None else [Demand(group, kept.ranges, kept)]
-        for decision in alone:
-            decision.apply()
-        for demand in uses:
-            note_row(self.plan, node, demand)
-        for group, kept in rows.items():
             if kept is not None:
-                self.plan.kept[group, node] = kept
-                group.kept.append(kept)
+                group.kept[node] = kept
+                mine = [Demand(group, kept.ranges, kept)]
+            group.rows.update(row_of(node, demand) for demand in mine)
+            uses += mine
         return uses
 
     def _start_group(self, node: Node) -> None:
@@ -194,7 +188,7 @@ class _Decider:
         group = start.group
         self._add(base, start)
         loops = tuple(group.fresh_range(size) for size in values.shape)
-        self.plan.own_loops[node] = loops
+        group.own_loops = loops
         positions = places_index(node, loops)
         self._add(where, Demand(group, positions, group, positions))
         self._add(values, Demand(group, loops, group, positions))
@@ -203,7 +197,7 @@ class _Decider:
         values, bins, starts = node.src
         group = start.group
         bin = group.fresh_range(starts.shape[1])
-        self.plan.own_loops[node] = (bin,)
+        group.own_loops = (bin,)
         for source in (values, bins):
             self._add(source, start)
         self._add(starts, Demand(group, (group.ranges[0], bin), group, (bin,)))
@@ -238,16 +232,19 @@ class _Decider:
 
     def _inline_reduce(self, node: Node, demand: Demand) -> None:
         group, index = demand.group, demand.index
-        loops = self.plan.ranges_of_reduce(group, node, index)
+        loops = group.ranges_of_reduce(node, index)
+        results = ranges_in(index)
         group.ops += 1
         heavy = demand.heavy or (PRODUCT if is_heavy(node) else 0)
         if heavy:
             demand.home.heavy = True
-        body = (*demand.body, *(r for r in loops if r.op is Op.RANGE))
+        elif results.isdisjoint(demand.body):
+            demand.home.row_stats.append(results)
+        body = (*demand.body, *loops_of(loops))
         is_sum = node.op is Op.UNWINDOW or node.arg.op is Op.ADD
         inner, _ = reduce_index(node, index, loops)
         inside = replace(
-            demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=ranges_in(index)
+            demand, index=inner, body=body, heavy=heavy, linear=is_sum, results=results
         )
         self._add(operand(node), inside)
 

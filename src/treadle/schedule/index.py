@@ -9,7 +9,6 @@ views, where the second result (PAD alone gives one) says whether there is such 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.args import WindowArg
@@ -81,48 +80,32 @@ def _groups(old: Shape, new: Shape) -> list[tuple[Shape, Shape, int]]:
     groups: list[tuple[Shape, Shape, int]] = []
     i = j = 0
     while i < len(old) or j < len(new):
-        i0, j0 = i, j
-        while i < len(old) and j < len(new) and same_size(old[i], new[j]):
-            groups.append(((old[i],), (new[j],), j))
-            i, j = i + 1, j + 1
-            i0, j0 = i, j
-        i, j = _next_run(old, new, i, j)
-        if i > i0 or j > j0:
-            groups.append((tuple(old[i0:i]), tuple(new[j0:j]), j0))
+        count, more = _run(old[i:], new[j:])
+        groups.append((old[i : i + count], new[j : j + more], j))
+        i, j = i + count, j + more
     return groups
 
 
-def _next_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
-    if any(not isinstance(size, int) for size in (*old[i:], *new[j:])):
-        return _next_symbolic_run(old, new, i, j)
-    left, right, start = 1, 1, (i, j)
-    while (i, j) == start or left != right:
-        if i < len(old) and (left <= right or j >= len(new)):
-            left, i = left * old[i], i + 1
-        elif j < len(new):
-            right, j = right * new[j], j + 1
-        else:
-            break
-    while i < len(old) and old[i] == 1:
-        i += 1
-    while j < len(new) and new[j] == 1:
-        j += 1
-    if size_product(old[i:]) == 0 or size_product(new[j:]) == 0:
-        return len(old), len(new)
-    return i, j
+def _run(old: Shape, new: Shape) -> tuple[int, int]:
+    """How many of the first axes of both have as many elements, whatever the symbolic sizes are.
 
-
-def _next_symbolic_run(old: Shape, new: Shape, i: int, j: int) -> tuple[int, int]:
-    """The end of the shortest runs that have as many elements whatever the symbolic sizes are."""
+    As few as can be: an axis of one element has as many as no axis at all.
+    """
+    if old and new and same_size(old[0], new[0]):
+        return 1, 1
     lefts, rights = (
-        [size_factors(as_index(size_product(left[:end]))) for end in range(1, len(left) + 1)]
-        for left in (old[i:], new[j:])
+        [_factors(size_product(sizes[:end])) for end in range(len(sizes) + 1)]
+        for sizes in (old, new)
     )
     alike = [
-        (a + b, a, b) for a, x in enumerate(lefts, 1) for b, y in enumerate(rights, 1) if x == y
+        (a + b, a, b) for a, x in enumerate(lefts) for b, y in enumerate(rights) if x == y and a + b
     ]
-    _, a, b = min(alike, default=(0, len(old) - i, len(new) - j))
-    return i + a, j + b
+    _, a, b = min(alike, default=(0, len(old), len(new)))
+    return a, b
+
+
+def _factors(size: int | Node) -> object:
+    return size if isinstance(size, int) else size_factors(size)
 
 
 def _expand(view: Node, index: Index) -> tuple[Index, Node]:
@@ -168,9 +151,9 @@ def _window(view: Node, index: Index) -> tuple[Index, Node]:
     return tuple(found), TRUE
 
 
-def unwindow_steps(arg: WindowArg, place: Node) -> int:
-    """How many offsets into a window can lie at `place` of what an UNWINDOW gives."""
-    return _residues(arg, place).steps
+def unwindow_steps(arg: WindowArg) -> int:
+    """How many offsets into a window can lie at one place of what an UNWINDOW gives."""
+    return -(-arg.size // arg.stride)
 
 
 def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]:
@@ -183,11 +166,16 @@ def unwindow_index(arg: WindowArg, place: Node, step: Node) -> tuple[Node, Node]
         out[2 q + p] = sum over j of in[q - p - 3 j, 2 j + p]       stride 2, dilation 3
 
     Without dilation the window does not depend on p, so the places between two strides share what
-    they read.
+    they read. The constant of `place` is divided by itself then if that takes no more steps: the
+    rest is even to split.
     """
-    stride, gap, at = arg.stride, arg.dilation, _residues(arg, place)
-    window = at.place // stride + at.ahead - step * gap
-    residue = at.place % stride + at.shift
+    stride, gap, constant = arg.stride, arg.dilation, linear_terms(place)[1]
+    ahead = -(-constant // stride)
+    shift = constant - ahead * stride
+    if gap > 1 or (arg.size - 1 - shift) // stride >= unwindow_steps(arg):
+        constant = ahead = shift = 0
+    window = (place - constant) // stride + ahead - step * gap
+    residue = (place - constant) % stride + shift
     if gap == 1:
         return window, residue + step * stride
     first = residue * pow(gap, -1, stride) % stride
@@ -211,26 +199,6 @@ def reduce_index(node: Node, index: Index, loops: tuple[Node, ...]) -> tuple[Ind
     inside = inside & (offset >= 0) & (offset < arg.size)
     inner = [*index[: arg.axis], position, *index[arg.axis + 1 :], offset]
     return tuple(inner), simplify(inside)
-
-
-class _Residues(NamedTuple):
-    """A place as `place` + `shift` + `ahead` strides, whose window takes so many `steps`."""
-
-    place: Node
-    shift: int
-    ahead: int
-    steps: int
-
-
-def _residues(arg: WindowArg, place: Node) -> _Residues:
-    """Without the constant of `place` if that takes no more steps: the rest is even to split."""
-    rest = linear_terms(place)[1]
-    ahead = -(-rest // arg.stride)
-    shift = rest - ahead * arg.stride
-    steps = -(-arg.size // arg.stride)
-    if arg.dilation > 1 or (arg.size - 1 - shift) // arg.stride + 1 > steps:
-        return _Residues(place, 0, 0, steps)
-    return _Residues(place - rest, shift, ahead, steps)
 
 
 _MOVES: dict[Op, Callable[[Node, Index], tuple[Index, Node]]] = {

@@ -81,7 +81,7 @@ def keep_rows(node: Node, demands: list[Demand], keeping: Keeping) -> Kept | Non
         return None
     ranges = list(demands[0].index)
     ranges[axis] = group.fresh_range(node.shape[axis])
-    return Kept(tuple(ranges), group=group, axis=axis)
+    return Kept(tuple(ranges), axis=axis)
 
 
 def _starts(node: Node, demands: list[Demand], group: Group, keeping: Keeping) -> bool:
@@ -124,8 +124,7 @@ def is_chain_in_sum(node: Node, demands: list[Demand], is_chained: bool, keeping
 
 def _is_summed_by_rows(node: Node, demands: list[Demand], keeping: Keeping) -> bool:
     """Whether a reduction of rows of a middle is summed over just these rows."""
-    rows = (ranges_in(d.index) for d in demands)
-    summed = all(mine & frozenset(d.body) for mine, d in zip(rows, demands, strict=True))
+    summed = all(ranges_in(d.index) & frozenset(d.body) for d in demands)
     return summed and is_large_middle(operand(node), keeping)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ..config import settings
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -27,7 +28,6 @@ from .order import topological
 from .plan import STORED, Plan
 from .ranges import build_kernel, storage_of
 from .reasons import MAX_KERNEL_OPS
-from .separate_sums import is_separate
 from .store_order import is_safe
 from .textures import image_of
 
@@ -91,8 +91,8 @@ class _Merger:
         group = self.plan.groups[root]
         if root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
             return False
-        if is_separate(root) or (root.op is Op.CONTIGUOUS and root not in self.outputs):
-            return False
+        if root.op is Op.CONTIGUOUS and (settings.REPRODUCIBLE or root not in self.outputs):
+            return False  # it may be a sum, whose bits others would change (separate_sums.py)
         if not all(has_fixed_size(r) and loop_size(r) for r in group.loops):
             return False
         return not any(map(image_of, kernel.buffers))
@@ -103,16 +103,16 @@ class _Merger:
                 continue  # something else runs between
             joined = self._joined(number, root, part)
             if joined is not None:
-                self.parts[number] = joined
-                self._run_before(number)
+                self._replace(number, joined, number)
                 return number
         return None
 
-    def _run_before(self, number: int) -> None:
-        """What runs after part `number` also runs after what now runs before that."""
+    def _replace(self, number: int, joined: _Part, old: int) -> None:
+        """Part `number` becomes `joined`: what runs after `old` runs after that."""
+        self.parts[number] = joined
         for part in self.parts:
-            if part.above >> number & 1:
-                part.above |= self.parts[number].above
+            if part.above >> old & 1:
+                part.above |= joined.above | 1 << number
 
     def _joined(self, number: int, root: Node, part: _Part) -> _Part | None:
         """Part `number` and the kernel of `root` as one, if that is right and pays."""
@@ -150,11 +150,8 @@ class _Merger:
             joined = self._with_product(readers[0], number)
             if joined is None:
                 continue
-            self.parts[readers[0]] = joined
+            self._replace(readers[0], joined, number)
             self.home |= {r: readers[0] for r, home in self.home.items() if home == number}
-            for other in self.parts:  # what runs after the product now runs after its reader
-                if other is not joined and other.above >> number & 1:
-                    other.above |= joined.above | 1 << readers[0]
 
     def _is_stored_for_others(self, part: _Part) -> bool:
         """Whether a kernel stores one value, which nobody asked for."""

@@ -14,9 +14,9 @@ import itertools
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
-from .plan import Demand, Group, Plan, is_heavy, ranges_in
+from .plan import Demand, Group, Plan, is_heavy, loops_of, ranges_in
 
-__all__ = ["host_of", "joinable", "note_row"]
+__all__ = ["host_of", "joinable", "row_of"]
 
 
 def host_of(node: Node, demands: list[Demand], plan: Plan) -> Demand | None:
@@ -35,7 +35,7 @@ def host_of(node: Node, demands: list[Demand], plan: Plan) -> Demand | None:
 
 def _covers(demand: Demand, node: Node) -> bool:
     """Whether the loops of a kernel run through each element of `node` once."""
-    loops = [i for i in demand.index if i.op is Op.RANGE]
+    loops = loops_of(demand.index)
     if len(set(loops)) < len(loops) or not set(loops) <= ranges_in(demand.group.ranges):
         return False
     return all(
@@ -50,11 +50,11 @@ def _waits_for(group: Group, node: Node, plan: Plan) -> bool:
     return plan.needs(group, [root for root in users if plan.groups[root] is not group])
 
 
-def note_row(plan: Plan, node: Node, demand: Demand) -> None:
-    """Remember that a kernel computes `node` along rows, and in which direction they run."""
+def row_of(node: Node, demand: Demand) -> object:
+    """What a kernel computes along rows, and in which direction they run."""
     around = ranges_in(demand.group.ranges)
     direction = tuple(i if ranges_in((i,)) <= around else None for i in demand.index)
-    plan.rows.setdefault(demand.group, set()).add((node, direction))
+    return node, direction
 
 
 def joinable(plan: Plan) -> dict[Node, Node]:
@@ -65,7 +65,7 @@ def joinable(plan: Plan) -> dict[Node, Node]:
         if first.root in found or second.root in found:
             continue
         alike = first.loops == second.loops and first.root.dtype is second.root.dtype
-        if alike and plan.rows[first] & plan.rows[second]:
+        if alike and first.rows & second.rows:
             if not _depends(first, second, plan) and not _depends(second, first, plan):
                 found[second.root] = first.root
     return found

@@ -147,35 +147,31 @@ def _assign_in_cycle(
 
 def soonest(kernels: Sequence[Kernel], wanted: Sequence[Node]) -> list[Kernel]:
     """`kernels`, of a graph without assignments, in the order in which `wanted` is stored."""
-    before = _conflicts(kernels)
+    before = _needed(kernels)
     order: dict[int, None] = {}
     for node in wanted:
         for number, kernel in enumerate(kernels):
             if node in kernel.roots:
-                _enter(number, before, order)
+                needed = (n for n in range(number) if before[number] >> n & 1)
+                order |= dict.fromkeys((*needed, number))
     order |= dict.fromkeys(range(len(kernels)))
     return [kernels[number] for number in order]
 
 
-def _conflicts(kernels: Sequence[Kernel]) -> list[set[int]]:
-    """For each kernel, the earlier ones that concern memory which it concerns, if one writes it."""
-    found: list[set[int]] = []
+def _needed(kernels: Sequence[Kernel]) -> list[int]:
+    """For each kernel, as bits, the earlier ones that it needs, and all that those need.
+
+    These concern memory which it concerns, and one of both writes it.
+    """
+    found: list[int] = []
     users: dict[object, list[tuple[int, bool]]] = {}
     for number, kernel in enumerate(kernels):
-        needs, written = set[int](), kernel.written
+        needed, written = 0, kernel.written
         for key in kernel.memory:
             before = users.setdefault(key, [])
-            needs.update(n for n, wrote in before if n != number and (wrote or key in written))
+            for other, wrote in before:
+                if other != number and (wrote or key in written):
+                    needed |= 1 << other | found[other]
             before.append((number, key in written))
-        found.append(needs)
+        found.append(needed)
     return found
-
-
-def _enter(last: int, before: Sequence[set[int]], order: dict[int, None]) -> None:
-    """Add kernel `last` to `order`, behind those that it needs, as they stood."""
-    needed, rest = {last}, [last]
-    while rest:
-        new = before[rest.pop()] - needed
-        needed |= new
-        rest += new
-    order |= dict.fromkeys(sorted(needed - order.keys()))

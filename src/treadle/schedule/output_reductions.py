@@ -43,56 +43,43 @@ WIDEST = 8  # bytes of an element
 
 
 def join_output_reductions(kernels: Sequence[Kernel], target: Target | None) -> list[Kernel]:
-    """`kernels`, in order, with reductions in kernels of outputs. Workgroups do without."""
+    """`kernels`, in order, with reductions in kernels of outputs. Workgroups do without.
+
+    Each joins the nearest one that can take it.
+    """
     if target is None or target.workgroup is not None:
         return list(kernels)
-    return _Joiner(kernels, CACHES * target.l2).joined()
-
-
-class _Joiner:
-    """Reductions join if they need not read `least` bytes then."""
-
-    def __init__(self, kernels: Sequence[Kernel], least: int) -> None:
-        self.kernels: list[Kernel | None] = list(kernels)
-        self.least = least
-        self.outputs: dict[object, list[int]] = {}  # places of kernels of elements, by memory
-        for place, kernel in enumerate(kernels):
-            if len(kernel.ast.src) == 1 and is_elementwise(kernel.nest):
-                for key in set(kernel.memory):
-                    self.outputs.setdefault(key, []).append(place)
-
-    def joined(self) -> list[Kernel]:
-        if self.outputs:
-            for place, kernel in enumerate(self.kernels):
-                if kernel is not None and _reduces(kernel, self.least):
-                    self._join(place, kernel)
-        return [kernel for kernel in self.kernels if kernel is not None]
-
-    def _join(self, place: int, reduction: Kernel) -> None:
-        """Put the kernel at `place` into the nearest one that can take it."""
-        near = {number for key in reduction.memory for number in self.outputs.get(key, ())}
+    least = CACHES * target.l2
+    found: list[Kernel | None] = list(kernels)
+    for place, reduction in enumerate(kernels):
+        if not _reduces(reduction, least):
+            continue
+        memory = frozenset(reduction.memory)
+        near = [n for n, kernel in enumerate(kernels) if not memory.isdisjoint(kernel.memory)]
         for number in sorted(near, key=lambda n: abs(n - place)):
-            output = self.kernels[number]
-            if output is None or not self._may_move(reduction, place, number):
+            output = found[number]
+            if output is None or not _stores_elements(kernels[number]):
                 continue
-            made = _together(output, reduction, self.least)
+            passed = found[place + 1 : number + 1] if place < number else found[number + 1 : place]
+            if not _may_join(reduction, output, filter(None, passed)):
+                continue
+            made = _together(output, reduction, least)
             if made is not None:
-                self.kernels[number], self.kernels[place] = made, None
-                return
+                found[number], found[place] = made, None
+                break
+    return [kernel for kernel in found if kernel is not None]
 
-    def _may_move(self, reduction: Kernel, place: int, to: int) -> bool:
-        """Whether no kernel between uses what `reduction` stores, or stores what it reads.
 
-        The kernel it moves to uses nothing that it stores; what that one stores, it reads behind.
-        """
-        between = self.kernels[min(place, to) + 1 : max(place, to)]
-        output = self.kernels[to]
-        assert output is not None
-        if any(kernel is not None and _conflict(kernel, reduction) for kernel in between):
-            return False
-        return reduction.written.isdisjoint(output.memory) and (
-            to < place or output.written.isdisjoint(reduction.memory)
-        )
+def _stores_elements(kernel: Kernel) -> bool:
+    """Whether a kernel is one nest of plain elements."""
+    return len(kernel.ast.src) == 1 and is_elementwise(kernel.nest)
+
+
+def _may_join(reduction: Kernel, output: Kernel, passed: Iterable[Kernel]) -> bool:
+    """Whether `reduction` may run behind `output`, and change places with those `passed`."""
+    if any(_conflict(kernel, reduction) for kernel in passed):
+        return False
+    return reduction.written.isdisjoint(output.memory)
 
 
 def _reduces(kernel: Kernel, least: int) -> bool:

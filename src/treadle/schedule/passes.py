@@ -17,43 +17,30 @@ from ..ir.choices import choices_of
 from ..ir.node import Node
 from ..ir.remembered import remembered
 from ..target import Target
+from . import prepare, revisions
 from .draft import Draft
 from .kernel import Kernel, with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
 from .output_reductions import join_output_reductions
-from .prepare import cut_long_scans, fold_empty_loops, own_memory, store_in_place, without_marks
-from .revisions import (
-    bind_fewer_buffers,
-    join_kernels,
-    keep_what_runs,
-    order_writes,
-    store_chains,
-    store_in_layouts,
-    store_in_textures,
-    store_partial_sums,
-)
 from .separate_sums import separate_sums
-from .sorts import expand_sorts
 from .spread_windows import spread_windows
 
 __all__ = ["schedule"]
 
 PREPARE: tuple[Callable[[list[Node], Target | None], list[Node]], ...] = (
     # The engine looks at indices by graphs of its own, and gradients are graphs by now.
-    without_marks,
+    prepare.without_marks,
     # Kernels loop at least once, so what loops never goes first.
-    fold_empty_loops,
+    prepare.fold_empty_loops,
     # Sorts become scans, scatters and distributions, which have kernels.
-    expand_sorts,
+    prepare.expand_ops,
     # Kernels know windows whose stride and dilation have no factor in common.
     spread_windows,
     # Before outputs are copies: a value that is kept for its own sake stays where it is.
-    store_in_place,
+    prepare.store_in_place,
     # An output that is no computation is a copy, which a kernel makes.
-    own_memory,
-    # Behind the sorts, which scan long lines.
-    cut_long_scans,
+    prepare.own_memory,
     # Last, as all others make sums too.
     separate_sums,
 )
@@ -72,21 +59,21 @@ class Revision(NamedTuple):
 # The first that has something against a draft decides; all of them look at what comes of that.
 REVISIONS = (
     # What is in textures is memory of its own, whatever else is decided.
-    Revision(store_in_textures, once=True),
+    Revision(revisions.store_in_textures, once=True),
     # What a kernel that keeps rows stores for others to add up decides what it may round.
-    Revision(store_partial_sums, once=True),
+    Revision(revisions.store_partial_sums, once=True),
     # Kernels that keep the same rows are one, before any is built.
-    Revision(join_kernels),
+    Revision(revisions.join_kernels),
     # Then kernels are built, and must bind no more buffers than the device can.
-    Revision(bind_fewer_buffers),
+    Revision(revisions.bind_fewer_buffers),
     # Workgroups know few of the kernels that keep rows.
-    Revision(keep_what_runs),
+    Revision(revisions.keep_what_runs),
     # What kernels keep is final, so the products of their rows are known.
-    Revision(store_chains, once=True),
+    Revision(revisions.store_chains, once=True),
     # Layouts follow from the loops of the kernels.
-    Revision(store_in_layouts, once=True),
+    Revision(revisions.store_in_layouts, once=True),
     # Last, since only what is final has to be in an order.
-    Revision(order_writes),
+    Revision(revisions.order_writes),
 )
 
 
@@ -101,8 +88,8 @@ def schedule(
     """
     with remembered(), choices_of() as made:
         nodes = list(outputs)
-        for prepare in PREPARE:
-            nodes = prepare(nodes, target)
+        for prepared in PREPARE:
+            nodes = prepared(nodes, target)
         draft = _settled(Draft(nodes, device, target, keeping_of(target)))
         kernels = merge(draft)
         if not settings.REPRODUCIBLE:

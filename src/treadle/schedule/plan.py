@@ -7,19 +7,19 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
-from ..ir.shape import size_max, size_product
+from ..ir.shape import Shape, size_max, size_product
 from ..ir.views import operand
 from .index import Index, unwindow_steps
 
 __all__ = [
-    "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Claim", "Decision", "Demand",
-    "Group", "Home", "Kept", "Plan", "Weight", "behind_moves", "distinct", "elements", "is_heavy",
-    "product_of", "ranges_in", "weigh",
+    "BOUNDARY", "COSTLY", "FACTOR", "LEAVES", "PRODUCT", "STORED", "Decision", "Demand", "Group",
+    "Home", "Kept", "Plan", "Weight", "behind", "behind_moves", "distinct", "elements", "is_heavy",
+    "loops_of", "product_of", "ranges_in", "reduce_sizes", "weigh",
 ]  # fmt: skip
 
 LEAVES = frozenset((Op.CONST, Op.IOTA, Op.BUFFER, Op.VARIABLE, Op.BIND))
@@ -28,11 +28,15 @@ STORED = frozenset((Op.CONTIGUOUS, Op.SCATTER, Op.DISTRIBUTE, Op.SCAN, Op.ASSIGN
 BOUNDARY = LEAVES | STORED | {Op.AFTER}  # what kernels begin with
 COSTLY = TRANSCENDENTAL | {Op.SQRT, Op.FDIV}
 PRODUCT, FACTOR = 1, 2
+_MOVED = MOVEMENT | {Op.CAST}
 
 
 @dataclass(eq=False)
 class Home:
-    """Loops that fill memory; at most one matmul-like reduction runs inside them."""
+    """Loops that fill memory; at most one matmul-like reduction runs inside them.
+
+    `row_stats` are the loops of the results of the other reductions that it computes.
+    """
 
     ranges: Index
     heavy: bool = False
@@ -74,9 +78,8 @@ class Demand:
 
 @dataclass(eq=False)
 class Kept(Home):
-    """A value that `group` keeps row by row: `loop`, the last of `ranges`, fills its `axis`."""
+    """A value that a group keeps row by row: `loop`, the last of `ranges`, fills its `axis`."""
 
-    group: Group = field(kw_only=True)
     axis: int = field(kw_only=True)
 
     @property
@@ -89,18 +92,23 @@ class Group(Home):
     """A fusion group, which is a kernel in the making: it stores `root` over `ranges`.
 
     `places` says for each root, the first and others that it stores as well, at which index.
+    `kept` are the values that it keeps row by row, `rows` everything that it computes along such a
+    row. `own_loops` are those of a scatter's values or a distribution's bins.
     """
 
     root: Node = field(kw_only=True)
     ops: int = 0
     next_range: int = 0
-    kept: list[Kept] = field(default_factory=list)
+    kept: dict[Node, Kept] = field(default_factory=dict)
+    rows: set[object] = field(default_factory=set)
     places: dict[Node, Index] = field(default_factory=dict)
+    reduce_ranges: dict[tuple[Node, Index], Index] = field(default_factory=dict)
+    own_loops: Index = ()
 
     @property
     def loops(self) -> Index:
         """Those of `ranges` that are loops."""
-        return tuple(r for r in self.ranges if r.op is Op.RANGE)
+        return loops_of(self.ranges)
 
     def fresh_range(self, size: int | Node) -> Node:
         """A new loop of this kernel; no loop at all for size 1."""
@@ -109,78 +117,51 @@ class Group(Home):
         self.next_range += 1
         return Node.range(size, self.next_range - 1)
 
-
-@dataclass(frozen=True, eq=False)
-class Claim:
-    """What a reduction that is computed inside the loops of `home` takes from others.
-
-    The `rows` that a statistic is computed for are those of all that follow it; where they are
-    None, it is the one matmul-like reduction that a home may have.
-    """
-
-    home: Home
-    rows: frozenset[Node] | None = None
-
-    def apply(self) -> None:
-        """Note it at its home."""
-        if self.rows is None:
-            self.home.heavy = True
-        else:
-            self.home.row_stats.append(self.rows)
+    def ranges_of_reduce(self, node: Node, index: Index) -> Index:
+        """The loops of a reduction that it computes for element `index`."""
+        found = self.reduce_ranges.get((node, index))
+        if found is None:
+            found = tuple(map(self.fresh_range, reduce_sizes(node)))
+            self.reduce_ranges[node, index] = found
+        return found
 
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """`node` gets memory of its own if it `is_stored`, else it is computed where it is used.
+    """A node gets memory of its own if it `is_stored`, else it is computed where it is used.
 
-    `is_output`: stored since the graph was asked for it. `claim` holds once an inlined reduction
-    has moved into its kernel.
+    `is_output`: stored since the graph was asked for it.
     """
 
-    node: Node
     is_stored: bool
     reason: str
-    claim: Claim | None = None
     is_output: bool = False
-
-    def apply(self) -> None:
-        """What is inlined leaves its claim at the kernel that computes it."""
-        if self.claim is not None:
-            self.claim.apply()
 
 
 @dataclass(eq=False)
 class Plan:
     """The outcome: what was decided about each node, and the fusion groups by root.
 
-    `kept` are the values that these keep row by row, `rows` everything that they compute along
-    such a row; `joined` roots are stored by the group of another root. `above` says which roots are
-    computed from a node, as bits.
+    `joined` roots are stored by the group of another root. `above` says which roots are computed
+    from a node, or are that node, as bits by their `numbers`.
     """
 
     groups: dict[Node, Group] = field(default_factory=dict)
     decisions: dict[Node, Decision] = field(default_factory=dict)
-    reduce_ranges: dict[tuple[Group, Node, Index], tuple[Node, ...]] = field(default_factory=dict)
-    own_loops: dict[Node, Index] = field(default_factory=dict)
-    kept: dict[tuple[Group, Node], Kept] = field(default_factory=dict)
-    rows: dict[Group, set[object]] = field(default_factory=dict)
     joined: dict[Node, Node] = field(default_factory=dict)
     above: dict[Node, int] = field(default_factory=dict)
     numbers: dict[Node, int] = field(default_factory=dict)
 
     def pass_above(self, node: Node) -> None:
-        """Note for the sources of `node`, decided now, which roots are above them."""
-        mask = self.above.get(node, 0)
+        """Note for `node`, decided now, and for its sources, which roots they are computed for."""
         if node in self.groups:
-            mask |= 1 << self._number(node)
-        for source in node.src:
-            self.above[source] = self.above.get(source, 0) | mask
-
-    def _number(self, root: Node) -> int:
-        return self.numbers.setdefault(root, len(self.numbers))
+            self.numbers[node] = len(self.numbers)
+        mask = self.above.get(node, 0) | self._bits((node,))
+        for below in (node, *node.src):
+            self.above[below] = self.above.get(below, 0) | mask
 
     def roots_above(self, node: Node) -> list[Node]:
-        """The roots that are computed from `node`, itself not counted."""
+        """The roots that are computed from `node`, itself included if it is one."""
         mask = self.above.get(node, 0)
         return [root for root, number in self.numbers.items() if mask >> number & 1]
 
@@ -189,39 +170,34 @@ class Plan:
 
         A kernel that stores several values waits for what any of them is computed from.
         """
-        roots = tuple(roots)
-        behind = self._bits(roots) | self._above_any(roots)
+        behind, others = 0, list(roots)
         left = [g for g in self.kernels if g is not group and len(g.places) > 1]
-        while waiting := [g for g in left if self._bits(g.places) & behind]:
+        while others:
+            behind = functools.reduce(operator.or_, map(self.above.__getitem__, others), behind)
+            waiting = [g for g in left if self._bits(g.places) & behind]
             left = [g for g in left if g not in waiting]
-            for other in waiting:
-                behind |= self._bits(other.places) | self._above_any(other.places)
+            others = [root for g in waiting for root in g.places]
         return bool(self._bits(group.places) & behind)
 
-    def _bits(self, roots: Iterable[Node]) -> int:
-        return functools.reduce(operator.or_, (1 << self._number(root) for root in roots), 0)
-
-    def _above_any(self, nodes: Iterable[Node]) -> int:
-        return functools.reduce(operator.or_, (self.above.get(node, 0) for node in nodes), 0)
+    def _bits(self, nodes: Iterable[Node]) -> int:
+        return sum(1 << self.numbers[node] for node in nodes if node in self.numbers)
 
     @property
     def kernels(self) -> list[Group]:
         """Each group once."""
         return list(dict.fromkeys(self.groups.values()))
 
-    def ranges_of_reduce(self, group: Group, node: Node, index: Index) -> tuple[Node, ...]:
-        """The loops of a reduction that `group` computes for element `index`."""
-        key = (group, node, index)
-        found = self.reduce_ranges.get(key)
-        if found is None:
-            sizes = (
-                [unwindow_steps(node.arg, index[node.arg.axis])]
-                if node.op is Op.UNWINDOW
-                else [operand(node).shape[axis] for axis in node.arg.axes]
-            )
-            found = tuple(group.fresh_range(size) for size in sizes)
-            self.reduce_ranges[key] = found
-        return found
+
+def reduce_sizes(node: Node) -> Shape:
+    """How often each loop of a reduction runs."""
+    if node.op is Op.UNWINDOW:
+        return (unwindow_steps(node.arg),)
+    return tuple(operand(node).shape[axis] for axis in node.arg.axes)
+
+
+def loops_of(index: Index) -> Index:
+    """The positions of an index that are loops themselves."""
+    return tuple(position for position in index if position.op is Op.RANGE)
 
 
 def ranges_in(nodes: Index) -> frozenset[Node]:
@@ -268,26 +244,21 @@ def is_heavy(node: Node) -> bool:
     """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
     if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:
         return False
-    product = operand(node)
-    while product.op in (Op.CAST, Op.RESHAPE, Op.PERMUTE):
-        product = operand(product)
-    if product.op is not Op.MUL:
-        return False
-    return all(distinct(factor) * 2 <= elements(product) for factor in product.src)
+    product = product_of(node)
+    return product.op is Op.MUL and all(
+        distinct(factor) * 2 <= elements(product) for factor in product.src
+    )
 
 
 def product_of(node: Node) -> Node:
     """The MUL of a matmul-like reduction."""
-    product = operand(node)
-    while product.op is not Op.MUL:
-        product = operand(product)
-    return product
+    return behind(operand(node), (Op.CAST, Op.RESHAPE, Op.PERMUTE))
 
 
 def distinct(node: Node) -> int:
     """How many different elements a factor has, at most."""
     least = elements(node)
-    while node.op in MOVEMENT or node.op is Op.CAST:
+    while node.op in _MOVED:
         node = operand(node)
         if node.op is not Op.CONST:
             least = min(least, elements(node))
@@ -299,8 +270,13 @@ def elements(node: Node) -> int:
     return size_product(size_max(s) for s in node.shape)
 
 
-def behind_moves(node: Node) -> Node:
-    """What views and casts are of."""
-    while node.op in MOVEMENT or node.op is Op.CAST:
+def behind(node: Node, ops: Container[Op]) -> Node:
+    """What `ops`, of one source each, are of."""
+    while node.op in ops:
         node = operand(node)
     return node
+
+
+def behind_moves(node: Node) -> Node:
+    """What views and casts are of."""
+    return behind(node, _MOVED)

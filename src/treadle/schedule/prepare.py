@@ -15,8 +15,9 @@ from ..ir.versions import stored_below, view_base
 from ..ir.views import Assign, Scatter, operand
 from ..target import Target
 from .plan import LEAVES
+from .sorts import sorted_order
 
-__all__ = ["cut_long_scans", "fold_empty_loops", "own_memory", "store_in_place", "without_marks"]
+__all__ = ["expand_ops", "fold_empty_loops", "own_memory", "store_in_place", "without_marks"]
 
 LONG_SCAN = 1 << 10
 
@@ -81,27 +82,31 @@ def own_memory(nodes: list[Node], target: Target | None) -> list[Node]:
     ]
 
 
-def cut_long_scans(nodes: list[Node], target: Target | None) -> list[Node]:
-    """`nodes` with every long SCAN in blocks, if `target` has work items: many slow ones.
+def expand_ops(nodes: list[Node], target: Target | None) -> list[Node]:
+    """`nodes` with every SORT as nodes that have kernels, and for work items every long SCAN."""
+    has_workgroups = target is not None and target.workgroup is not None
+
+    def step(node: Node) -> Node | None:
+        if node.op is Op.SORT:
+            return sorted_order(node, has_workgroups)
+        if node.op is Op.SCAN and has_workgroups and all_known(node.shape):
+            return _in_blocks(node) if node.shape[node.arg.axis] > LONG_SCAN else None
+        return None
+
+    sink = Node.sink(nodes)
+    if not any(node.op in (Op.SORT, Op.SCAN) for node in sink.toposort()):
+        return nodes
+    return list(rewrite_with(sink, step).src)
+
+
+def _in_blocks(node: Node) -> Node:
+    """A SCAN as two.
 
     cumsum of 70000   ->  the cumsum of each of 137 blocks of 512, plus that of the blocks' totals
 
     A scan takes one work item a step for each element of its axis. In blocks it is two scans of
     about the square root of that many steps, of all blocks at once.
     """
-    sink = Node.sink(nodes)
-    if target is None or target.workgroup is None or not any(map(_is_long, sink.toposort())):
-        return nodes
-    return list(rewrite_with(sink, lambda node: _in_blocks(node) if _is_long(node) else None).src)
-
-
-def _is_long(node: Node) -> bool:
-    if node.op is not Op.SCAN or not all_known(node.shape):
-        return False
-    return node.shape[node.arg.axis] > LONG_SCAN
-
-
-def _in_blocks(node: Node) -> Node:
     take("blocked_scan")
     axis, op, (x,) = node.arg.axis, node.arg.op, node.src
     size, outer, rest = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]

@@ -33,11 +33,11 @@ from .index import (
     source_index,
 )
 from .kernel import Kernel
-from .plan import Group, Kept, Plan, ranges_in
+from .plan import Group, Kept, Plan, loops_of, ranges_in
 from .store_order import in_order
 from .textures import image_of
 
-__all__ = ["build_kernel", "end", "reduce_over", "storage_of"]
+__all__ = ["build_kernel", "reduce_over", "storage_of"]
 
 Key = tuple[Node, Index, Node]
 Steps = Generator[list[Key], None, Node]  # asks for elements, and makes one of them
@@ -143,7 +143,7 @@ class _Builder:
             return self.values[known]
         if self._is_read(node, index, valid):
             return self._load(node, index, valid)
-        kept = self.plan.kept.get((self.group, node))
+        kept = self.group.kept.get(node)
         if kept is not None and index != kept.ranges:
             row = (node, kept.ranges, TRUE)
             yield [row]
@@ -188,7 +188,7 @@ class _Builder:
         """The loops of a reduction; under another condition it is another reduction."""
         key = (node, index, valid)
         if key not in self.loops:
-            found = self.plan.ranges_of_reduce(self.group, node, index)
+            found = self.group.ranges_of_reduce(node, index)
             if found in self.loops.values():
                 found = tuple(
                     self.group.fresh_range(bound_of(r)) if r.op is Op.RANGE else r for r in found
@@ -202,7 +202,7 @@ class _Builder:
         value = yield from self._behind(operand(node), inner, valid, inside)
         is_wide = node.op is Op.REDUCE and node.arg.is_wide
         arg = ReduceArg(Op.ADD if node.op is Op.UNWINDOW else node.arg.op, is_wide=is_wide)
-        loops = tuple(r for r in positions if r.op is Op.RANGE)
+        loops = loops_of(positions)
         if node.op is Op.REDUCE and node.arg.is_place:
             both = tuple_of((value, positions[0].cast(node.dtype)))
             return item(reduce_over(arg, both, loops), 1)
@@ -298,10 +298,9 @@ def storage_of(root: Node) -> Node:
     return stored_below(view_base(Assign.of(root).target)) if root.op is Op.ASSIGN else root
 
 
-def end(effect: Node, loops: Index) -> Node:
-    """`effect` looped over those of `loops` that are loops."""
-    ranges = tuple(r for r in loops if r.op is Op.RANGE)
-    return Node(Op.END, dtypes.void, (effect, *ranges), 1)
+def _end(index: Index, *effects: Node) -> Node:
+    """`effects` in the loops of `index`."""
+    return Node(Op.END, dtypes.void, (*effects, *loops_of(index)), len(effects))
 
 
 def _store(builder: _Builder, root: Node, index: Index, value: Node) -> Node:
@@ -311,9 +310,8 @@ def _store(builder: _Builder, root: Node, index: Index, value: Node) -> Node:
 
 def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
     """All stores in one END."""
-    loops = builder.group.loops
     stores = in_order([_stored(builder, root) for root in roots])
-    return [Node(Op.END, dtypes.void, (*stores, *loops), len(stores))]
+    return [_end(builder.group.ranges, *stores)]
 
 
 def _stored(builder: _Builder, root: Node) -> Node:
@@ -329,23 +327,22 @@ def _scan(builder: _Builder) -> list[Node]:
     root, ranges = builder.group.root, builder.group.ranges
     axis, op = root.arg.axis, root.arg.op
     value = builder.value(operand(root), ranges)
-    outer = tuple(r for i, r in enumerate(ranges) if i != axis and r.op is Op.RANGE)
-    loop = tuple(r for r in (ranges[axis],) if r.op is Op.RANGE)
+    outer, loop = loops_of((*ranges[:axis], *ranges[axis + 1 :])), loops_of((ranges[axis],))
     rounds = root.dtype is dtypes.float32 and op in (Op.ADD, Op.MUL)
     ref = RegisterRef(0, is_wide=rounds and bool(loop))  # a total of one step is exact
     register = Register(identity(op, root.dtype), outer, ref, root.dtype).node()
     update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
     result = Node(Op.AFTER, root.dtype, (register, update))
     store = _store(builder, root, ranges, result)
-    return [end(store, (*outer, ranges[axis]))]
+    return [_end((*outer, *loop), store)]
 
 
 def _scatter(builder: _Builder) -> list[Node]:
     root, ranges = builder.group.root, builder.group.ranges
     base, where, values = root.src
     axis, op = root.arg.axis, root.arg.op
-    first = end(_store(builder, root, ranges, builder.value(base, ranges)), ranges)
-    loops = builder.plan.own_loops[root]
+    first = _end(ranges, _store(builder, root, ranges, builder.value(base, ranges)))
+    loops = builder.group.own_loops
     positions = places_index(root, loops)
     place = builder.value(where, positions).cast(dtypes.index)
     inside = simplify((place >= 0) & (place < as_index(root.shape[axis])))
@@ -358,23 +355,21 @@ def _scatter(builder: _Builder) -> list[Node]:
         value = old.alu(op, value)
     store = Node(Op.STORE, dtypes.void, (memory, position, value, inside))
     inner = frozenset(positions) if not root.arg.along else frozenset((loops[axis],))
-    return [end(store, (*(r for r in loops if r not in inner), *(r for r in loops if r in inner)))]
+    return [_end(tuple(sorted(loops, key=lambda r: r in inner)), store)]
 
 
 def _distribute(builder: _Builder) -> list[Node]:
     root, (line, step) = builder.group.root, builder.group.ranges
     values, bins, starts = root.src
-    (bin,) = builder.plan.own_loops[root]
+    (bin,) = builder.group.own_loops
     start, count = builder.value(starts, (line, bin)), starts.shape[1]
     place = builder.value(bins, (line, step)).cast(dtypes.index)
-    loops = tuple(r for r in (bin,) if r.op is Op.RANGE)
-    counters = (start, TRUE, bin, place, *loops)
+    counters = (start, TRUE, bin, place, *loops_of((bin,)))
     stage = Node(Op.STAGE, starts.dtype, counters, StageArg("shared", (count,)))
-    turns = tuple(r for r in (step,) if r.op is Op.RANGE)
-    following = Node(Op.TICKET, starts.dtype, (stage, *turns)).cast(dtypes.index)
+    following = Node(Op.TICKET, starts.dtype, (stage, *loops_of((step,)))).cast(dtypes.index)
     value = builder.value(values, (line, step))
     store = Node(Op.STORE, dtypes.void, (builder.param(root), following, value))
-    return [end(store, (line, step))]
+    return [_end((line, step), store)]
 
 
 _FORMS = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.DISTRIBUTE: _distribute}

@@ -1,9 +1,9 @@
 """Whether a node gets memory of its own, and why.
 
-    decision_on(node, demands, ...)  ->  Decision(node, True, "3 kernels need this reduction")
+    decision_on(node, demands, weights)  ->  Decision(True, "3 kernels need this reduction")
 
 A reduction is computed where it repeats nothing; what is elementwise, by each that wants it while
-that is cheap. A reduction that moves into a kernel leaves a Claim there, which decides on the next.
+that is cheap. A reduction that moves into a kernel is noted at its Home, which decides on the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from .plan import (
     LEAVES,
     PRODUCT,
     STORED,
-    Claim,
     Decision,
     Demand,
     Home,
@@ -30,6 +29,7 @@ from .plan import (
     elements,
     is_heavy,
     ranges_in,
+    reduce_sizes,
 )
 
 __all__ = ["MAX_KERNEL_OPS", "decision_on"]
@@ -45,30 +45,21 @@ _READ = LEAVES | {Op.AFTER}
 _NO_PRODUCTS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.GATHER))
 
 
-def decision_on(
-    node: Node,
-    demands: list[Demand],
-    weights: dict[Node, Weight],
-    outputs: set[Node],
-    forced: dict[Node, str],
-) -> Decision:
+def decision_on(node: Node, demands: list[Demand], weights: dict[Node, Weight]) -> Decision:
     """Whether `node` gets memory of its own, or all that want it compute it themselves."""
-    if node.op is Op.AFTER:
-        return Decision(node, False, "it is the memory that its effects write to")
-    if node in forced:
-        return Decision(node, True, forced[node])
-    if node in outputs:
-        return Decision(node, True, "it is an output", is_output=True)
     if node.op in STORED:
-        return Decision(node, True, f"{node.op.name.lower()} has memory of its own")
+        return Decision(True, f"{node.op.name.lower()} has memory of its own")
     if node.op is Op.SHRINK and any(_is_mostly_padding(node, d) for d in demands):
-        return Decision(node, True, _PADDING)
+        return Decision(True, _PADDING)
     if node.op in MOVEMENT or node.op in SAME:
-        return Decision(node, False, "it is another view of its source")
+        return Decision(False, "it is another view of its source")
+    if not demands:
+        return Decision(False, "no kernel needs it")
     if node.op in (Op.REDUCE, Op.UNWINDOW):
-        return _on_reduce(node, demands, weights[node])
+        reason = _why_store_reduce(node, demands, weights[node])
+        return Decision(reason is not None, reason or "computing it there repeats nothing")
     reason = _why_store_elementwise(node, demands, weights[node])
-    return Decision(node, reason is not None, reason or "it is cheap to compute where it is used")
+    return Decision(reason is not None, reason or "it is cheap to compute where it is used")
 
 
 def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
@@ -133,9 +124,7 @@ def _is_computed_anew(node: Node, demand: Demand) -> bool:
     """Whether results of the reduction around `node` differ in loops that `node` does not have."""
     if demand.heavy:
         return False
-    times = 1
-    for r in demand.results - ranges_in(demand.index):
-        times *= loop_size(r)
+    times = loop_size(*(demand.results - ranges_in(demand.index)))
     return times >= MIN_ROWS and times * elements(node) > SMALL_WORK
 
 
@@ -194,17 +183,7 @@ def _is_widened(node: Node) -> bool:
     return node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize
 
 
-def _on_reduce(node: Node, demands: list[Demand], weight: Weight) -> Decision:
-    if not demands:
-        return Decision(node, False, "no kernel needs it")
-    found = _why_store_reduce(node, demands, weight)
-    if isinstance(found, str):
-        return Decision(node, True, found)
-    return Decision(node, False, "computing it there repeats nothing", found)
-
-
-def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str | Claim | None:
-    """Why a reduction is stored, or else what it claims where it is computed, if anything."""
+def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str | None:
     if len(demands) > 1:
         where = "kernels" if len({d.group for d in demands}) > 1 else "indices"
         return f"{len(demands)} {where} need this reduction"
@@ -225,10 +204,11 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
             return _PADDING
         if heavy and _is_part_of_line(node, used):
             return "one loop goes through several axes of a product and on, so it cannot be tiled"
-        return _in_epilogue(home, heavy, demand)
+        is_second = home.heavy or (heavy and (home.row_stats or demand.body))
+        return "one kernel holds one matmul-like reduction" if is_second else None
     if isinstance(home, Kept) and not weight.chained:
         return "kernels that keep rows compute products and what is made of those"
-    return _in_row(node, home, used, heavy)
+    return _why_not_in_row(node, home, used, heavy)
 
 
 def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
@@ -248,14 +228,7 @@ def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bo
     return None
 
 
-def _in_epilogue(home: Home, heavy: bool, demand: Demand) -> str | Claim:
-    """A reduction for each result of a kernel."""
-    if home.heavy or (heavy and (home.row_stats or demand.body)):
-        return "one kernel holds one matmul-like reduction"
-    return Claim(home, None if heavy else ranges_in(home.ranges))
-
-
-def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | Claim:
+def _why_not_in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str | None:
     """A reduction for each row of a kernel's results."""
     if heavy or home.heavy:
         return "a matmul-like reduction is used again by inner loops"
@@ -266,7 +239,7 @@ def _in_row(node: Node, home: Home, used: frozenset[Node], heavy: bool) -> str |
     rows = loop_size(*used)
     if rows < MIN_ROWS and rows * _reduce_size(node) > SMALL_WORK:
         return "too few rows to compute in parallel beside their users"
-    return Claim(home, used)
+    return None
 
 
 def _is_mostly_padding(node: Node, demand: Demand) -> bool:
@@ -296,9 +269,4 @@ def _steps_below(node: Node) -> int:
 
 
 def _reduce_size(node: Node) -> int:
-    if node.op is Op.UNWINDOW:
-        return -(-node.arg.size // node.arg.stride)
-    total = 1
-    for axis in node.arg.axes:
-        total *= size_max(operand(node).shape[axis])
-    return total
+    return size_product(map(size_max, reduce_sizes(node)))

@@ -14,11 +14,11 @@ from __future__ import annotations
 from ..config import settings
 from ..ir.node import Node, carry, changed, rebuild, toposort
 from ..ir.op import MOVEMENT, SAME, Op
-from ..ir.views import behind_reshape, operand
+from ..ir.views import operand
 from ..target import Target
 from .plan import STORED, is_heavy, product_of
 
-__all__ = ["is_separate", "separate_sums"]
+__all__ = ["separate_sums"]
 
 _SUMS = frozenset((Op.REDUCE, Op.UNWINDOW, Op.SCAN))
 _GROWING = frozenset((Op.EXPAND, Op.PAD, Op.WINDOW))
@@ -48,13 +48,6 @@ def separate_sums(nodes: list[Node], target: Target | None) -> list[Node]:
         return now
 
     return list(changed(nodes, change))
-
-
-def is_separate(root: Node) -> bool:
-    """Whether a stored node is a sum that no kernel may compute beside something else."""
-    if not settings.REPRODUCIBLE or root.op is not Op.CONTIGUOUS:
-        return False
-    return behind_reshape(operand(root)).op in _SUMS
 
 
 def _is_rounded(node: Node) -> bool:

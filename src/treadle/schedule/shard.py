@@ -100,19 +100,20 @@ class Spread:
         change: Callable[[Node, int], Node],
         axis: int | None,
         sizes: list[int] | None = None,
-        keeps_sums: bool = False,
     ) -> Spread:
         """Every part changed by `change(part, its number)`; `axis` is the split one then.
 
-        Over a mesh its pieces have `sizes`, or those that they have had. `keeps_sums`: the change
-        of a sum is the sum of the changes.
+        Over a mesh its pieces have `sizes`, or those that they have had.
         """
         parts = tuple(change(part, number) for number, part in enumerate(self.parts))
-        summand = change(self.summand, 0) if keeps_sums and self.summand is not None else None
         devices, kept = self.arg.devices, None
         if axis is not None and isinstance(devices, Mesh):
             kept = self.arg.sizes if sizes is None else tuple(sizes)
-        return Spread(parts, ShardArg(devices, axis, kept), summand)
+        return Spread(parts, ShardArg(devices, axis, kept))
+
+    def rebuilt(self, node: Node, axis: int | None, sizes: list[int] | None = None) -> Spread:
+        """What the op of `node` gives of every part."""
+        return self.map(lambda part, _: rebuild(node, (part,)), axis, sizes)
 
     def copies(self) -> Spread:
         """The whole value on every device."""
@@ -285,9 +286,15 @@ def _on_one_device(node: Node, src: list[Value]) -> Whole:
 
 
 def _everywhere(node: Node, src: list[Value], devices: tuple[str, ...]) -> Spread:
-    """The op on whole values, on every device."""
+    """The op on whole values, on every device, and on what processes add up of its source."""
     columns = [_on_each(value, devices) for value in src]
-    return Spread.same([rebuild(node, row) for row in zip(*columns, strict=True)], devices)
+    parts = tuple(rebuild(node, row) for row in zip(*columns, strict=True))
+    added = src[0].summand if isinstance(src[0], Spread) and node.op in _KEEPING_SUMS else None
+    summand = None if added is None else rebuild(node, (added,))
+    return Spread(parts, ShardArg(devices, None), summand)
+
+
+_KEEPING_SUMS = SAME | {Op.CONTIGUOUS, Op.PERMUTE, Op.RESHAPE}  # of a sum, the sum of those of each
 
 
 def _on_each(value: Value, devices: tuple[str, ...]) -> tuple[Node, ...]:
@@ -305,7 +312,7 @@ def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
     return tuple(piece.on(device) for piece, device in zip(wanted, devices, strict=True))
 
 
-# -- ops with one spread source -------------------------------------------------------------------
+# -- ops part by part -----------------------------------------------------------------------------
 
 
 def _by_parts(node: Node, src: list[Value]) -> Value | None:
@@ -315,34 +322,31 @@ def _by_parts(node: Node, src: list[Value]) -> Value | None:
     if node.op is Op.GATHER:
         return _gather(node, src)
     rule, value = _RULES.get(node.op), src[0]
-    return rule(node, value) if rule is not None and isinstance(value, Spread) else None
+    if rule is None or not isinstance(value, Spread) or value.axis is None:
+        return None
+    return rule(node, value, value.axis)
 
 
-def _of_each(node: Node, value: Spread) -> Spread:
-    """What changes single elements."""
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis, keeps_sums=True)
-
-
-def _along_other_axes(node: Node, value: Spread) -> Spread | None:
-    """What works along some axes, of which none may be the split one."""
+def _along_other_axes(node: Node, value: Spread, axis: int) -> Spread | None:
+    """What works along some axes or none, of which none may be the split one."""
     if node.op is Op.PAD:
-        axes = [axis for axis, widths in enumerate(node.arg) if widths != (0, 0)]
+        axes = [at for at, widths in enumerate(node.arg) if widths != (0, 0)]
     elif node.op is Op.FLIP:
         axes = node.arg
+    elif node.op in SAME or node.op is Op.CONTIGUOUS:
+        axes = ()
     else:
         removed = [len(operand(node).shape) - 1] if node.op is Op.UNWINDOW else []
         axes = [node.arg.axis, *removed]
-    if value.axis in axes:
-        return None
-    return value.map(lambda part, _: rebuild(node, (part,)), value.axis)
+    return None if axis in axes else value.rebuilt(node, axis)
 
 
-def _reduce(node: Node, value: Spread) -> Spread | None:
-    if node.arg.is_place and value.axis in node.arg.axes:
-        return _place_of_extreme(node, value)
-    local = value.map(lambda part, _: rebuild(node, (part,)), value.axis)
-    if value.axis not in node.arg.axes:
+def _reduce(node: Node, value: Spread, axis: int) -> Spread | None:
+    local = value.rebuilt(node, axis)
+    if axis not in node.arg.axes:
         return local
+    if node.arg.is_place:
+        return _place_of_extreme(node, value)
     devices = local.arg.devices
     if isinstance(devices, Mesh):
         total = processes.all_reduce(local.parts[0], devices, node.arg.op)
@@ -357,33 +361,28 @@ def _place_of_extreme(node: Node, value: Spread) -> Spread | None:
     if 0 in sizes:
         return None
     begins, ones = [begin for begin, _ in value.bounds()], [1] * len(sizes)
-    local = value.map(lambda part, _: rebuild(node, (part,)), axis, ones)
+    local = value.rebuilt(node, axis, ones)
     at = lambda part, number: Node(Op.GATHER, part.dtype, (part, local.parts[number]), arg)
     best = value.map(at, axis, ones).copies()
     places = local.map(lambda part, number: part + begins[number], axis).copies()
-    winner = best.map(lambda part, _: rebuild(node, (part,)), None)
+    winner = best.rebuilt(node, None)
     chosen = lambda part, number: Node(Op.GATHER, node.dtype, (part, winner.parts[number]), arg)
     return places.map(chosen, None)
 
 
-def _expand(node: Node, value: Spread) -> Spread | None:
-    axis, shape = value.axis, node.arg
-    if axis is None:
-        return value.map(lambda part, _: expand(part, shape), None)
+def _expand(node: Node, value: Spread, axis: int) -> Spread | None:
+    shape = node.arg
     if shape[axis] != operand(node).shape[axis]:  # all on one device
         return None
     return value.map(lambda part, _: expand(part, with_size(shape, axis, part.shape[axis])), axis)
 
 
-def _permute(node: Node, value: Spread) -> Spread | None:
-    axis = None if value.axis is None else node.arg.index(value.axis)
-    return value.map(lambda part, _: rebuild(node, (part,)), axis, keeps_sums=True)
+def _permute(node: Node, value: Spread, axis: int) -> Spread:
+    return value.rebuilt(node, node.arg.index(axis))
 
 
-def _reshape(node: Node, value: Spread) -> Spread | None:
-    if value.axis is None:
-        return value.map(lambda part, _: reshape(part, node.shape), None, keeps_sums=True)
-    moved = _axis_after(operand(node).shape, value.axis, value.sizes(), node.shape)
+def _reshape(node: Node, value: Spread, axis: int) -> Spread | None:
+    moved = _axis_after(operand(node).shape, axis, value.sizes(), node.shape)
     if moved is None:
         return None
     axis, sizes = moved
@@ -411,10 +410,7 @@ def _axis_after(
     return None
 
 
-def _shrink(node: Node, value: Spread) -> Value | None:
-    axis = value.axis
-    if axis is None:
-        return value.map(lambda part, _: rebuild(node, (part,)), None)
+def _shrink(node: Node, value: Spread, axis: int) -> Value | None:
     wanted = node.arg[axis]
     if wanted == (0, operand(node).shape[axis]):
         return value.map(lambda part, _: _kept(part, node.arg, axis, (0, part.shape[axis])), axis)
@@ -460,12 +456,14 @@ def _side_by_side(node: Node, src: list[Value]) -> Spread | None:
     return lead.map(lambda _, i: rebuild(node, tuple(parts[i] for parts in columns)), lead.axis)
 
 
-_RULES: dict[Op, Callable[[Node, Spread], Value | None]] = {
+_RULES: dict[Op, Callable[[Node, Spread, int], Value | None]] = {
     Op.REDUCE: _reduce,
     Op.EXPAND: _expand,
     Op.PERMUTE: _permute,
     Op.RESHAPE: _reshape,
     Op.SHRINK: _shrink,
-    **dict.fromkeys(SAME | {Op.CONTIGUOUS}, _of_each),
-    **dict.fromkeys((Op.PAD, Op.FLIP, Op.WINDOW, Op.UNWINDOW, Op.SCAN, Op.SORT), _along_other_axes),
+    **dict.fromkeys(
+        SAME | {Op.CONTIGUOUS, Op.PAD, Op.FLIP, Op.WINDOW, Op.UNWINDOW, Op.SCAN, Op.SORT},
+        _along_other_axes,
+    ),
 }

@@ -15,7 +15,7 @@ Keys of 64 bits are sorted by their lower half, then by the upper one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 from ..dtype import DType, dtypes
 from ..ir.args import GatherArg, ReduceArg, ScatterArg
@@ -23,10 +23,8 @@ from ..ir.builders import constant, cut, expand, iota_along, padded, permute, re
 from ..ir.choices import take
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, Op
-from ..ir.rewrite import rewrite_with
-from ..target import Target
 
-__all__ = ["expand_sorts"]
+__all__ = ["sorted_order"]
 
 SHORT = 128  # lines up to so many elements are sorted by counting
 DIGIT, LONG_DIGIT = 8, 11  # bits that one pass sorts by, and for blocks of more elements than bins
@@ -36,18 +34,8 @@ WORK_ITEMS, WORK_ITEM_BLOCK = 1 << 10, 1 << 10
 MAX_KEY_OPS = 60  # keys that are longer expressions are computed once
 
 
-def expand_sorts(outputs: Sequence[Node], target: Target | None) -> list[Node]:
-    """`outputs` with every SORT as nodes that become kernels."""
-    sink = Node.sink(outputs)
-    if not any(node.op is Op.SORT for node in sink.toposort()):
-        return list(outputs)
-    has_workgroups = target is not None and target.workgroup is not None
-    return list(
-        rewrite_with(sink, lambda n: _order(n, has_workgroups) if n.op is Op.SORT else None).src
-    )
-
-
-def _order(node: Node, has_workgroups: bool) -> Node:
+def sorted_order(node: Node, has_workgroups: bool) -> Node:
+    """What a SORT gives, of nodes that become kernels."""
     (keys,), axis, count = node.src, node.arg.axis, node.arg.count
     last = len(keys.shape) - 1
     turned = (*(at for at in range(last + 1) if at != axis), axis)

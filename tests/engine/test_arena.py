@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from treadle.schedule.memory import ALIGNMENT, Life, plan
+from treadle.engine.arena import ALIGNMENT, Life, plan
 
 lives = st.lists(
     st.builds(
