@@ -63,10 +63,10 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Right behind the formulas: both look for what they made.
         lambda node: node if target.strict_floats else round_explicitly(node),
         lambda node: scale_by_powers(node, target.vector_bytes) if target.has_scale else node,
-        # After the formulas, since they use divisions, shifts and casts themselves.
-        lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # While an index is still a sum of loops; nothing that comes later looks at gates.
         lambda node: with_padded_rows(node) if target.chooses_addresses else node,
+        # After the formulas, since they use divisions, shifts and casts themselves.
+        lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # Bounds are known for index arithmetic only, so machine integers come last.
         lambda node: lower_index_types(node, target),
     )
