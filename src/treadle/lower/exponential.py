@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from ..ir.node import Node
+from ..ir.op import Op
 from . import polynomials as table
 from .floats import clamp, horner, layout, mask, of_bits, signed_bits, split
 
@@ -38,15 +39,9 @@ def exp_near_zero(r: Node) -> Node:
 
 
 def scaled(value: Node, tagged: Node) -> Node:
-    """`value` * 2**n, rounded once, where `tagged` = magic + 2*bias + n.
-
-    2**n may be no normal number, so it is the product of two that are. Both exponents lie in the
-    low bits of `tagged`; the shift to the exponent's place drops everything above them.
-    """
+    """`value` * 2**n, rounded once, where `tagged` = magic + 2*bias + n (see decompose._scaled)."""
     form = layout(value)
-    n = signed_bits(tagged)
-    half = n >> 1
-    return value * of_bits(half << form.fraction) * of_bits((n - half) << form.fraction)
+    return Node(Op.SCALE, value.dtype, (value, tagged - (form.magic + 2 * form.bias)))
 
 
 def _reduced(x: Node, offset: int) -> tuple[Node, Node]:
