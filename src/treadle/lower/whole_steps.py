@@ -33,7 +33,8 @@ __all__ = ["with_whole_steps"]
 MOST_STEPS = 1 << 12  # whose masks are looked at
 _CONSTANT = Table[Node, bool]()  # whether no loop is below a node
 _MASKED = (Op.LOAD, Op.STORE, Op.WHERE, Op.AND)  # take less where a condition is known
-_PLAIN = ALU | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
+# Machines round quotients of negative numbers up, `evaluate` rounds them down.
+_PLAIN = ALU - {Op.IDIV, Op.MOD} | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
 
 
 def with_whole_steps(phase: Phase) -> Phase:
@@ -81,20 +82,12 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
     alone = {loop}
     for node in body:
         if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
-            if node.op in (Op.IDIV, Op.MOD) and _is_negative(node.src, loop):
-                continue
             alone.add(node)
             if node.dtype.scalar is dtypes.bool and not _is_constant(node):
                 before = evaluate(node, {loop: np.arange(last + 1)})[:last]
                 if before.all() or not before.any():
                     found[node] = bool(before.all())
     return found
-
-
-def _is_negative(nodes: Sequence[Node], loop: Node) -> bool:
-    """Whether one of `nodes` is: machines round its quotients up, `evaluate` rounds them down."""
-    steps = {loop: np.arange(loop_size(loop))}
-    return any((evaluate(node, steps) < 0).any() for node in nodes)
 
 
 def _is_constant(node: Node) -> bool:
@@ -185,21 +178,17 @@ def _chosen(node: Node) -> Node | None:
     """What a node is where a condition is a constant; None for a STORE of nothing."""
     if node.op in (Op.LOAD, Op.STORE):
         access = Load.of(node) if node.op is Op.LOAD else Store.of(node)
-        holds = _constant(access.gate)
+        holds = behind_broadcast(access.gate).value
         if holds is False:
             return access.other if isinstance(access, Load) else None
         return access._replace(gate=TRUE).node() if holds else node
-    if node.op is Op.WHERE and (holds := _constant(operand(node))) is not None:
+    if node.op is Op.WHERE and (holds := behind_broadcast(operand(node)).value) is not None:
         return node.src[1 if holds else 2]
     if node.op in (Op.AND, Op.OR):
         for side, other in (operands(node), operands(node)[::-1]):
-            if (holds := _constant(side)) is not None:
+            if (holds := behind_broadcast(side).value) is not None:
                 return side if holds == (node.op is Op.OR) else other
     return node
-
-
-def _constant(condition: Node) -> bool | None:
-    return behind_broadcast(condition).value
 
 
 def _with_sources(node: Node, new: dict[Node, Node]) -> Node:
