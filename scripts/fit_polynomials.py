@@ -1,5 +1,7 @@
 """Fits the minimax polynomials of `treadle.lower.polynomials` and prints them as Python tables.
 
+That of ASIN is in `treadle.tensor.basis.reals`.
+
     python scripts/fit_polynomials.py             all of them
     python scripts/fit_polynomials.py EXP LOG     some of them
 

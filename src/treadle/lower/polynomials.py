@@ -1,7 +1,5 @@
 """Minimax coefficients by element width, from the constant term upwards.
 
-They are for `lower/math`; ASIN is for `tensor/basis/reals`.
-
 Printed by scripts/fit_polynomials.py, which says what each one approximates, where and how well;
 the comments give the largest error. To change one, change the script and paste what it prints.
 """
@@ -9,7 +7,7 @@ the comments give the largest error. To change one, change the script and paste 
 from __future__ import annotations
 
 __all__ = [
-    "ACOSH", "ASIN", "ATANH", "COS", "ERF", "ERFC", "ERFC_TAIL", "ERFINV_CENTRE", "ERFINV_TAIL",
+    "ACOSH", "ATANH", "COS", "ERF", "ERFC", "ERFC_TAIL", "ERFINV_CENTRE", "ERFINV_TAIL",
     "EXP", "LOG", "LOG_TAIL", "SIN", "TAN", "TANH",
 ]  # fmt: skip
 
@@ -124,36 +122,6 @@ TAN: Table = {
         4.729541063937565e-05,
         -2.370297127422323e-05,
         9.690417111939044e-06,
-    ),
-}
-ASIN: Table = {
-    32: (  # error 2**-39.4
-        0.1666666716337204,
-        0.07500002533197403,
-        0.044641394168138504,
-        0.030416293069720268,
-        0.02194899506866932,
-        0.02026897482573986,
-        0.002873990684747696,
-        0.03204606473445892,
-    ),
-    64: (  # error 2**-71.2
-        0.16666666666666666,
-        0.07500000000000005,
-        0.04464285714284603,
-        0.030381944445597896,
-        0.022372159024840774,
-        0.01735276678857582,
-        0.013964786860526898,
-        0.01155276162474613,
-        0.009749901532010939,
-        0.008494850074650987,
-        0.006626043171291905,
-        0.009744289204507123,
-        -0.005611829041215905,
-        0.03204304577837105,
-        -0.03564039644453495,
-        0.035355661689970015,
     ),
 }
 TANH: Table = {
