@@ -22,7 +22,7 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from ..ir.views import behind_broadcast, operand
+from ..ir.views import behind_broadcast
 from .error_functions import erf, erfc, erfinv
 from .exponential import exp, exp2, log, log2, log10
 from .hyperbolic import acosh, asinh, atanh, log1p, tanh
@@ -74,18 +74,14 @@ def round_explicitly(root: Node) -> Node:
     The formulas add a number so large that no fraction is left. A compiler that takes floats for
     real numbers, as those behind WGSL may, would take that out.
     """
-
-    def step(node: Node) -> Node | None:
-        if node.op in (Op.SUB, Op.BITCAST) and operand(node).dtype.scalar is dtypes.float32:
-            return _rounded(node)
-        return None
-
-    return rewrite_with(root, step)
+    return rewrite_with(root, _rounded)
 
 
 def _rounded(node: Node) -> Node | None:
+    if node.op not in (Op.SUB, Op.BITCAST):
+        return None
     total, *subtracted = node.src
-    if total.op is not Op.ADD:
+    if total.op is not Op.ADD or total.dtype.scalar is not dtypes.float32:
         return None
     value, added = total.src
     magic = _magic(added)
