@@ -77,7 +77,8 @@ def _lower(root: Node, product: Node, first: int) -> Node:
     left = replace(product.arg, is_left=True)
     fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
     # -- the producer
-    step = Node.range(bound_of(loop), _next_number(root))
+    number = 1 + max(n.arg.number for n in root.toposort() if n.op is Op.RANGE)
+    step = Node.range(bound_of(loop), number)
     slot, turn = step % buffers, step // buffers
     empty = Node(Op.AWAIT, dtypes.void, (barriers, simplify(slot + buffers), (turn + 1) % 2))
     ready = Node(Op.AFTER, barriers.dtype, (barriers, empty))
@@ -109,7 +110,3 @@ def _loop_of(product: Node) -> Node:
 
 def _work_items(end: Node) -> int:
     return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))
-
-
-def _next_number(root: Node) -> int:
-    return 1 + max(n.arg.number for n in root.toposort() if n.op is Op.RANGE)

@@ -29,17 +29,9 @@ from ..ir.choices import take
 from ..ir.interval import bounds
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
-from ..ir.views import behind_broadcast, operand
-from .floats import (
-    FLOAT32,
-    absolute,
-    layout,
-    of_bits,
-    sign_bit,
-    signed_bits,
-    unsigned_bits,
-    with_sign,
-)
+from ..ir.views import behind_broadcast
+from .exponential import scaled_by_products
+from .floats import FLOAT32, absolute, layout, of_bits, sign_bit, unsigned_bits, with_sign
 
 __all__ = ["decompose"]
 
@@ -70,7 +62,7 @@ def decompose(
             if node.dtype.count > 1 and node.dtype.itemsize == scaled_bytes:
                 take("scale_by_power")
             else:
-                result = _scaled(*src)
+                result = scaled_by_products(*src)
         elif node.op in _LOWER:
             result = _LOWER[node.op](node.dtype, *src)
         if result is None:
@@ -163,22 +155,6 @@ def _to_uint64(x: Node) -> Node:
     signed, unsigned = dtypes.int64.vec(x.dtype.count), dtypes.uint64.vec(x.dtype.count)
     upper = (x - 2.0**63).cast(signed).cast(unsigned) + 2**63
     return (x < 2.0**63).where(x.cast(signed).cast(unsigned), x.ne(x).where(upper.like(0), upper))
-
-
-def _scaled(value: Node, exponent: Node) -> Node:
-    """`value` * 2**n, rounded once.
-
-    2**n may be no normal number, so it is the product of two that are, the first of them exact. A
-    difference is one of a number that has n + 2*bias in its low bits; the shift to the exponent's
-    place drops everything above them. All others are whole numbers.
-    """
-    form = layout(value)
-    if exponent.op is Op.SUB:
-        n = signed_bits(operand(exponent))
-    else:
-        n = exponent.cast(form.signed.vec(value.dtype.count)) + 2 * form.bias
-    half = n >> 1
-    return value * of_bits(half << form.fraction) * of_bits((n - half) << form.fraction)
 
 
 def _of_bools(op: Op) -> Callable[..., Node | None]:
