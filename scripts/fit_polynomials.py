@@ -1,5 +1,7 @@
 """Fits the minimax polynomials of `treadle.lower.polynomials` and prints them as Python tables.
 
+That of ASIN is in `treadle.tensor.basis.reals`.
+
     python scripts/fit_polynomials.py             all of them
     python scripts/fit_polynomials.py EXP LOG     some of them
 
@@ -32,7 +34,7 @@ class Fit:
     low: Any
     high: Any
     count32: int
-    count64: int
+    count64: int = 0  # none: one table serves both types
 
 
 def _power(c: list[Any], x: Any) -> Any:
@@ -144,18 +146,18 @@ FITS = (
         mp.mpf(0.25) * 1.001, 8, 16),
     Fit("TANH", _root(lambda r: (mp.tanh(r) - r) / r**3), lambda z: z + 0.02, TINY,
         mp.mpf(0.625) ** 2, 5, 11),
-    Fit("ERF", _root(lambda r: mp.erf(r) / r - 1), lambda z: 1, TINY, mp.mpf(1), 7, 12),
+    # closest where erfc is 1 less it
+    Fit("ERF", _root(lambda r: mp.erf(r) / r - 1),
+        _root(lambda x: 1 / mp.erfc(min(x, ERFC_SWITCH))), TINY, mp.mpf(1), 7, 12),
     Fit("ERFC", _log_erfc, mp.erfc, mp.mpf(1), mp.mpf(6), 7, 18),
     Fit("ATANH", _root(lambda r: (mp.atanh(r) - r) / r**3), lambda z: z + 0.01, TINY,
         mp.mpf(0.25), 6, 14),
     Fit("ACOSH", lambda t: (mp.acosh(1 + t) / mp.sqrt(2 * t) - 1) / t, lambda t: t + 0.01, TINY,
         mp.mpf(1), 6, 15),
-    Fit("ERFC_CENTRE", _root(lambda x: 1 - mp.erf(x) / x), _root(lambda x: x / mp.erfc(x)), TINY,
-        mp.mpf(ERFC_SWITCH) ** 2, 6, 12),
     Fit("ERFC_TAIL", _scaled_erfc, lambda u: 1 / _scaled_erfc(u), _erfc_place(ERFC_SWITCH),
         _erfc_place(ERFC_END[64]), 11, 26),
     Fit("ERFINV_CENTRE", lambda w: _erfinv_ratio(w) - 1, lambda w: 1 / _erfinv_ratio(w), TINY,
-        mp.mpf(ERFINV_SWITCH), 10, 8),
+        mp.mpf(ERFINV_SWITCH), 10),
     Fit("ERFINV_TAIL", lambda s: _erfinv_at_root(s + ROOT) - s - ROOT,
         lambda s: 1 / _erfinv_at_root(s + ROOT), _root_of_log(ERFINV_SWITCH) - ROOT,
         _root_of_log(ERFINV_END[64]) - ROOT, 9, 9),
@@ -175,8 +177,9 @@ def main() -> None:
     for fit in FITS:
         if names and fit.name not in names:
             continue
+        counts = {bits: n for bits, n in ((32, fit.count32), (64, fit.count64)) if n}
         print(f"{fit.name} = {{")
-        for bits, count in ((32, fit.count32), (64, fit.count64)):
+        for bits, count in counts.items():
             high = HIGH32.get(fit.name, fit.high) if bits == 32 else fit.high
             coefficients, worst = remez(fit, count, high)
             print(f"    {bits}: (  # error 2**{float(mp.log(worst, 2)):.1f}")

@@ -104,6 +104,12 @@ def test_conditions_that_are_values_themselves(size):
     np.testing.assert_array_equal(below.contiguous().numpy()[:, -1], np.zeros(5, bool))
 
 
+def test_bits_of_integers_are_no_conditions():
+    array = np.arange(5 * 1031, dtype=np.int32).reshape(5, 1031)
+    x = Tensor(array, device="CPU").realize()
+    np.testing.assert_array_equal(((x & 12) | 3).numpy(), (array & 12) | 3)
+
+
 def test_a_condition_that_another_chooses_is_known_too():
     """Of all steps of 16 but the last, both conditions are known: one is what the WHERE gives."""
     places = np.arange(1000)

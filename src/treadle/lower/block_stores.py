@@ -62,8 +62,9 @@ class Block(NamedTuple):
         take("interleaved_stores")
         wide = [broadcast(row, loop_size(self.vector)) for row in rows]
         is_whole = gate is TRUE
+        pieces = _joined(interleaved(wide, width), HALF_LINE) if is_whole else interleaved(wide)
         stores, place = [], 0
-        for piece in _joined(interleaved(wide, width)) if is_whole else interleaved(wide):
+        for piece in pieces:
             mask = TRUE if is_whole else lane_condition(gate, self.vector, place, len(rows))
             stores.append(Store(memory, base + place, piece, mask).node())
             place += piece.dtype.count
@@ -161,7 +162,7 @@ def _woven(vectors: list[Node], width: int) -> list[Node]:
         pairs = [_pair(vectors[n], vectors[n + half]) for n in range(half)]
         low, high = zip(*pairs, strict=True)
         return _woven(list(low), width) + _woven(list(high), width)
-    sources = [_concatenated(vectors[n::left]) for n in range(left)]
+    sources = [_joined(vectors[n::left], width)[0] for n in range(left)]
     return [_piece(sources, number, count) for number in range(left)]
 
 
@@ -206,19 +207,10 @@ def _piece(sources: list[Node], number: int, count: int) -> Node:
     return made
 
 
-def _concatenated(vectors: list[Node]) -> Node:
-    """Two to the power of n vectors as one."""
-    while len(vectors) > 1:
-        vectors = [_both(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
-    return vectors[0]
-
-
-def _both(first: Node, second: Node) -> Node:
-    return shuffled(first, second, range(2 * first.dtype.count))
-
-
-def _joined(vectors: list[Node]) -> list[Node]:
-    """Neighbouring vectors of narrow elements as fewer that fill half a line of memory each."""
-    while len(vectors) % 2 == 0 and vectors[0].dtype.itemsize < HALF_LINE:
-        vectors = [_both(*pair) for pair in zip(vectors[::2], vectors[1::2], strict=True)]
+def _joined(vectors: list[Node], nbytes: int) -> list[Node]:
+    """Neighbouring vectors as fewer, twice as wide again and again, that fill `nbytes` each."""
+    while len(vectors) % 2 == 0 and vectors[0].dtype.itemsize < nbytes:
+        both = range(2 * vectors[0].dtype.count)
+        pairs = zip(vectors[::2], vectors[1::2], strict=True)
+        vectors = [shuffled(*pair, both) for pair in pairs]
     return vectors

@@ -33,7 +33,7 @@ from ..ir.rules.index import simplify
 from ..ir.shape import size_product
 from ..ir.views import Box, End, Stage, Store, bound_of
 from .linearize import nodes_of_phase, phase_ends
-from .multi_buffering import buffers_of, place_in
+from .multi_buffering import buffers_of, place_in, slice_place
 
 __all__ = ["lower_bulk_copies"]
 
@@ -70,12 +70,15 @@ def _lower(root: Node, product: Node, first: int) -> Node:
         places.append(Node(Op.AFTER, memory.dtype, (memory, full)))
         is_held = product.arg.x is None and stage is stages[0]
         pairs = range(0, stage.arg.sizes[-2], PAIRS_APART) if is_held else range(1)
-        places += [_in_buffer(stage, slot, _read_place(stage, deep)) for deep in pairs]
+        *outer, row, inner = Stage.of(stage).read
+        reads = [(*outer, simplify(row + deep), inner) for deep in pairs]
+        places += [place_in(stage, read, slice_place(stage, loop)) for read in reads]
     before = simplify((loop + buffers - 1) % buffers + buffers)
     left = replace(product.arg, is_left=True)
     fed = product.replace(src=(*places, barriers, before, simplify(loop > 0)), arg=left)
     # -- the producer
-    step = Node.range(bound_of(loop), _next_number(root))
+    number = 1 + max(n.arg.number for n in root.toposort() if n.op is Op.RANGE)
+    step = Node.range(bound_of(loop), number)
     slot, turn = step % buffers, step // buffers
     empty = Node(Op.AWAIT, dtypes.void, (barriers, simplify(slot + buffers), (turn + 1) % 2))
     ready = Node(Op.AFTER, barriers.dtype, (barriers, empty))
@@ -88,19 +91,13 @@ def _lower(root: Node, product: Node, first: int) -> Node:
         place = tuple(simplify(axis) for axis in box.place)
         box = Box(simplify(box.memory), place, (barriers, slot), box.arg, box.dtype)
         target = Node(Op.AFTER, memory.dtype, (memory, expected))
-        index = _in_buffer(stage, slot, place_in(stage, slice_.filled))
+        index = place_in(stage, slice_.filled, slice_place(stage, step))
         stores.append(Store(target, index, box.node()).node())
         loops += slice_.loops
     producer = End(tuple(stores), (*loops, step)).node()
     made = End.of(end.substitute({product: fed}))
     made = made._replace(effects=(*made.effects, producer)).node()
     return root.substitute({end: made})
-
-
-def _read_place(stage: Node, deep: int) -> Node:
-    """Where it is read, so many rows further on."""
-    *outer, row, inner = Stage.of(stage).read
-    return place_in(stage, (*outer, simplify(row + deep), inner))
 
 
 def _loop_of(product: Node) -> Node:
@@ -113,11 +110,3 @@ def _loop_of(product: Node) -> Node:
 
 def _work_items(end: Node) -> int:
     return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))
-
-
-def _in_buffer(stage: Node, slot: Node, place: Node) -> Node:
-    return simplify(slot * size_product(stage.arg.sizes) + place)
-
-
-def _next_number(root: Node) -> int:
-    return 1 + max(n.arg.number for n in root.toposort() if n.op is Op.RANGE)

@@ -9,6 +9,7 @@ After this pass a renderer must guarantee only this:
 * SHL, SHR: amounts below the width; SHR of signed is arithmetic.
 * CAST: float to int32, int64 or index truncates, saturates and takes NaN to 0; float or integer to
   bool does not occur; integer to integer wraps; the rest as in C.
+* SCALE of whole vectors alone, where the target has it.
 * MAX, MIN of floats: NaN if either is. FMA: rounded once. CEIL, FLOOR, TRUNC, ROUND, SQRT: exact.
 * Of bools: AND, OR, XOR, CMPEQ, CMPNE, WHERE alone (for HREDUCE and SUBGROUP
   ADD is or, MUL is and).
@@ -24,10 +25,12 @@ from collections.abc import Callable
 from typing import Any
 
 from ..dtype import DType, dtypes
+from ..ir.choices import take
 from ..ir.interval import bounds
 from ..ir.node import Node, rebuild
 from ..ir.op import Op
 from ..ir.views import behind_broadcast
+from .exponential import scaled_by_products
 from .floats import FLOAT32, absolute, layout, of_bits, sign_bit, unsigned_bits, with_sign
 
 __all__ = ["decompose"]
@@ -35,11 +38,16 @@ __all__ = ["decompose"]
 _STEP = 32 - FLOAT32.fraction - 1  # bits that a significand can be shifted within a word
 
 
-def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = True) -> Node:
+def decompose(
+    root: Node,
+    emulates_float64: bool = False,
+    strict_floats: bool = True,
+    scaled_bytes: int | None = None,
+) -> Node:
     """A kernel graph in the safe ops that the module's docstring lists.
 
     Where float64 is emulated, its MOD is one function there, and shorter than 41 divisions. Without
-    `strict_floats`, that of float32 is one of integers.
+    `strict_floats`, that of float32 is one of integers. Vectors of `scaled_bytes` have SCALE.
     """
     new: dict[Node, Node] = {}
     for node in root.toposort():
@@ -50,6 +58,11 @@ def decompose(root: Node, emulates_float64: bool = False, strict_floats: bool = 
             if not (is_wide and emulates_float64):
                 by_bits = not (is_wide or strict_floats)
                 result = (_float_modulo_of_bits if by_bits else _float_modulo)(*src)
+        elif node.op is Op.SCALE:
+            if node.dtype.count > 1 and node.dtype.itemsize == scaled_bytes:
+                take("scale_by_power")
+            else:
+                result = scaled_by_products(*src)
         elif node.op in _LOWER:
             result = _LOWER[node.op](node.dtype, *src)
         if result is None:

@@ -26,6 +26,7 @@ from ..ir.fold import round_to
 from ..ir.node import Node, rebuild
 from ..ir.op import ALU, TRANSCENDENTAL, Op
 from ..ir.views import After, Store, operand
+from .floats import of_bits, signed_bits
 
 __all__ = ["emulate_dtypes"]
 
@@ -106,7 +107,7 @@ class _Emulation:
         """The dtype in memory of a narrow float."""
         if dtype.scalar in self.converted:
             return dtype
-        return (dtypes.uint16 if dtype.bits == 16 else dtypes.uint8).vec(dtype.count)
+        return _FORMATS[dtype.scalar].storage.vec(dtype.count)
 
     def decode(self, stored: Node, dtype: DType) -> Node:
         """The float32 that equals `stored`."""
@@ -202,33 +203,27 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
 # -- conversions ----------------------------------------------------------------------------------
 
 
-def _int32(count: int) -> DType:
-    return dtypes.int32.vec(count)
-
-
 def _widen(dtype: DType, bits: Node) -> Node:
     """The float32 that equals the number of type `dtype` stored in `bits` (uint8 or uint16)."""
-    form, count = _FORMATS[dtype], bits.dtype.count
-    wide = bits.cast(_int32(count))
-    single = dtypes.float32.vec(count)
+    form = _FORMATS[dtype]
+    wide = bits.cast(dtypes.int32.vec(bits.dtype.count))
     if form.rebias == 0:
-        return (wide << form.drop).bitcast(single)
+        return of_bits(wide << form.drop)
     size = wide & (form.sign - 1)
     sign = (wide & form.sign) << (31 - form.exponent - form.fraction)
     normal = (size << form.drop) + (form.rebias << 23)
-    subnormal = size.cast(single) * 2.0 ** (1 - form.bias - form.fraction)
-    value = (size < (1 << form.fraction)).where(subnormal.bitcast(_int32(count)), normal)
+    subnormal = size.cast(_wide(size.dtype)) * 2.0 ** (1 - form.bias - form.fraction)
+    value = (size < (1 << form.fraction)).where(signed_bits(subnormal), normal)
     value = (size < form.over).where(value, size.like(_INFINITY))
     value = size.eq(form.nan).where(size.like(_NAN), value)
     if form.over != form.nan:
         value = (size > form.over).where(size.like(_NAN), value)
-    return (value | sign).bitcast(single)
+    return of_bits(value | sign)
 
 
 def _narrow(dtype: DType, value: Node) -> Node:
     """The float32 `value` rounded to nearest even in `dtype`, as its bits (uint8 or uint16)."""
-    form, count = _FORMATS[dtype], value.dtype.count
-    bits = value.bitcast(_int32(count))
+    form, bits = _FORMATS[dtype], signed_bits(value)
     size = bits & 0x7FFFFFFF
     half_less_one = (1 << (form.drop - 1)) - 1
     rounded = size + ((size >> form.drop) & 1) + half_less_one
@@ -239,24 +234,20 @@ def _narrow(dtype: DType, value: Node) -> Node:
         result = (size < least_normal).where(_subnormal(form, size), result)
     result = (size > _INFINITY).where(result.like(form.nan), result)
     sign = (bits >> (31 - form.exponent - form.fraction)) & form.sign
-    return (result | sign).cast(form.storage.vec(count))
+    return (result | sign).cast(form.storage.vec(value.dtype.count))
 
 
 def _subnormal(form: _Format, size: Node) -> Node:
     """Adding a number whose last place is the format's smallest step rounds to that step."""
     anchor = (form.rebias + form.drop + 1) << 23
-    single = dtypes.float32.vec(size.dtype.count)
-    total = size.bitcast(single) + size.like(anchor).bitcast(single)
-    return total.bitcast(size.dtype) - anchor
+    return signed_bits(of_bits(size) + of_bits(size.like(anchor))) - anchor
 
 
 def _round_to_odd(value: Node) -> Node:
     """A float64 as float32, rounded to odd: rounding that once more to nearest is right."""
-    count = value.dtype.count
-    single = value.cast(dtypes.float32.vec(count))
-    back = single.cast(value.dtype)
-    bits = single.bitcast(_int32(count))
+    single = value.cast(_wide(value.dtype))
+    back, bits = single.cast(value.dtype), signed_bits(single)
     outward = ((value < back) & (back > 0.0)) | ((back < value) & (back < 0.0))
     bits = bits - outward.where(bits.like(1), bits.like(0))
     inexact = (back < value) | (value < back)
-    return (bits | inexact.where(bits.like(1), bits.like(0))).bitcast(single.dtype)
+    return of_bits(bits | inexact.where(bits.like(1), bits.like(0)))

@@ -1,7 +1,7 @@
 """ERF, ERFC and ERFINV as Nodes: polynomials in the middle, an exponential or a logarithm beyond.
 
 erf(x)    -> x + x*P(x*x),          or 1 - exp(P(x))
-erfc(x)   -> (1 - x) + x*P(x*x),    or exp(-x*x) * G / (x + 1),  G = (x + 1) exp(x*x) erfc(x)
+erfc(x)   -> (1 - x) - x*P(x*x),    or exp(-x*x) * G / (x + 1),  G = (x + 1) exp(x*x) erfc(x)
 erfinv(y) -> y + y*P(w),            or s + P(s - 11/4),  w = -log(1 - y*y),  s = sqrt(w - 3/4)
 
 G is a polynomial in 1 / (x + 1), and changes little. In float64 erfinv is improved by a step of
@@ -37,7 +37,7 @@ def erf(x: Node) -> Node:
 
 def erfc(x: Node) -> Node:
     form, size = layout(x), absolute(x)
-    centre = (1.0 - x) + x * horner(x * x, table.ERFC_CENTRE[form.bits])
+    centre = (1.0 - x) - x * horner(x * x, table.ERF[form.bits])
     tail = _erfc_tail(clamp(size, ERFC_SMALL, ERFC_LARGE[form.bits]))
     tail = (x < 0.0).where(2.0 - tail, tail)
     return (size < ERFC_SMALL).where(centre, tail)
@@ -78,7 +78,7 @@ def erfinv(x: Node) -> Node:
     form, size = layout(x), absolute(x)
     w = 0.0 - log((1.0 - size) * (size + 1.0))
     s = alu(Op.SQRT, w - 0.75)
-    central = size + size * horner(w, table.ERFINV_CENTRE[form.bits])
+    central = size + size * horner(w, table.ERFINV_CENTRE[32])
     outer = s + horner(s - 2.75, table.ERFINV_TAIL[form.bits])
     result = (w < ERFINV_CENTRAL).where(central, outer)
     if form.bits == 64:

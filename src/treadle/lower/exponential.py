@@ -11,12 +11,14 @@ from __future__ import annotations
 import math
 
 from ..ir.node import Node
+from ..ir.op import Op
+from ..ir.views import operand
 from . import polynomials as table
 from .floats import clamp, horner, layout, mask, of_bits, signed_bits, split
 
 __all__ = [
     "FAR", "LN2", "LOG2E_TAIL", "exp", "exp2", "exp_moderate", "exp_near_zero",
-    "exponent_and_rest", "log", "log2", "log10", "log_of_sum", "scaled",
+    "exponent_and_rest", "log", "log2", "log10", "log_of_sum", "scaled", "scaled_by_products",
 ]  # fmt: skip
 
 # ln 2 in two parts: the first has so few bits that its product with any exponent is exact
@@ -38,13 +40,23 @@ def exp_near_zero(r: Node) -> Node:
 
 
 def scaled(value: Node, tagged: Node) -> Node:
-    """`value` * 2**n, rounded once, where `tagged` = magic + 2*bias + n.
+    """`value` * 2**n, rounded once, where `tagged` = magic + 2*bias + n."""
+    form = layout(value)
+    return Node(Op.SCALE, value.dtype, (value, tagged - (form.magic + 2 * form.bias)))
 
-    2**n may be no normal number, so it is the product of two that are. Both exponents lie in the
-    low bits of `tagged`; the shift to the exponent's place drops everything above them.
+
+def scaled_by_products(value: Node, exponent: Node) -> Node:
+    """The same of SCALE's sources, where no instruction has it.
+
+    2**n may be no normal number, so it is the product of two that are, the first of them exact.
+    `tagged` has both exponents in its low bits; the shift to their place drops everything above
+    them. Where floats are loose, the exponent is no difference but a ROUND.
     """
     form = layout(value)
-    n = signed_bits(tagged)
+    if exponent.op is Op.SUB:
+        n = signed_bits(operand(exponent))
+    else:
+        n = exponent.cast(form.signed.vec(value.dtype.count)) + 2 * form.bias
     half = n >> 1
     return value * of_bits(half << form.fraction) * of_bits((n - half) << form.fraction)
 

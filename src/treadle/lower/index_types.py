@@ -3,18 +3,14 @@
     r0 // 4 + n  (index)  ->  r0 / 4 + n  (int64)
 
 32 bits serve where the target has no more, and on targets for which they are quicker, wherever all
-memory of the kernel is small enough.
-
-Division and remainder floor over the integers; where interval analysis shows that nothing is
-negative, the machine's truncating division is the same, elsewhere it is corrected.
+memory of the kernel is small enough. Division and remainder truncate already (decompose.py).
 """
 
 from __future__ import annotations
 
 from ..dtype import DType, dtypes
 from ..errors import DeviceError
-from ..ir.interval import bounds
-from ..ir.node import Node, alu
+from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_max
 from ..target import Target
@@ -23,7 +19,7 @@ __all__ = ["lower_index_types"]
 
 
 def lower_index_types(root: Node, target: Target) -> Node:
-    """`root` with no value of dtype index left. IDIV and MOD of it truncate, never by zero.
+    """`root` with no value of dtype index left.
 
     Raises DeviceError if memory is too large for the target's integers.
     """
@@ -50,8 +46,6 @@ def _integer(root: Node, target: Target) -> DType:
 
 def _lower(node: Node, src: tuple[Node, ...], machine: DType) -> Node:
     dtype = machine.vec(node.dtype.count) if node.dtype.kind == "index" else node.dtype
-    if node.op in (Op.IDIV, Op.MOD) and node.dtype.kind == "index":
-        return _division(node, src)
     if node.op is Op.CAST:
         (value,) = src
         return _narrowed(value, dtype) if node.dtype.kind == "index" else value.cast(dtype)
@@ -67,16 +61,3 @@ def _narrowed(value: Node, dtype: DType) -> Node:
         return value.cast(dtype)
     value = value.minimum(value.like(dtype.max))
     return (value if source.is_unsigned else value.maximum(value.like(dtype.min))).cast(dtype)
-
-
-def _division(node: Node, src: tuple[Node, ...]) -> Node:
-    (low, _), (least_divisor, _) = map(bounds, node.src)
-    dividend, divisor = src
-    quotient, remainder = (Node(op, dividend.dtype, src) for op in (Op.IDIV, Op.MOD))
-    if low >= 0 and least_divisor > 0:
-        return quotient if node.op is Op.IDIV else remainder
-    zero = dividend.like(0)
-    wrong = remainder.ne(zero) & alu(Op.XOR, remainder < zero, divisor < zero)
-    if node.op is Op.IDIV:
-        return wrong.where(quotient - 1, quotient)
-    return wrong.where(remainder + divisor, remainder)

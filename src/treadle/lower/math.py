@@ -7,10 +7,9 @@ subnormals are as IEEE 754 recommends, POW as in C. Coefficients are in `lower/p
 narrower floats have no case here: the emulation pass computes them in float32.
 Renderers may contract MUL and ADD but must not reassociate.
 
-    round_explicitly       (x + magic) - magic                       ->  ROUND(x)
-    scale_by_powers        value * 2**(n >> 1) * 2**(n - (n >> 1))   ->  SCALE(value, n)
+    round_explicitly(root)       (x + magic) - magic  ->  ROUND(x)
 
-These look for what the formulas made, where a target needs or has the operation itself.
+This looks for what the formulas made, where a target needs the operation itself.
 """
 
 from __future__ import annotations
@@ -23,15 +22,14 @@ from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
-from ..ir.views import behind_broadcast, operand
+from ..ir.views import behind_broadcast
 from .error_functions import erf, erfc, erfinv
-from .exponential import exp, exp2, log, log2, log10, scaled
-from .floats import layout
+from .exponential import exp, exp2, log, log2, log10
 from .hyperbolic import acosh, asinh, atanh, log1p, tanh
 from .power import power
 from .trigonometry import cos, sin, tan
 
-__all__ = ["MATH", "lower_math", "round_explicitly", "scale_by_powers"]
+__all__ = ["MATH", "lower_math", "round_explicitly"]
 
 MATH: dict[Op, Callable[..., Node]] = {
     Op.EXP: exp,
@@ -76,18 +74,14 @@ def round_explicitly(root: Node) -> Node:
     The formulas add a number so large that no fraction is left. A compiler that takes floats for
     real numbers, as those behind WGSL may, would take that out.
     """
-
-    def step(node: Node) -> Node | None:
-        if node.op in (Op.SUB, Op.BITCAST) and operand(node).dtype.scalar is dtypes.float32:
-            return _rounded(node)
-        return None
-
-    return rewrite_with(root, step)
+    return rewrite_with(root, _rounded)
 
 
 def _rounded(node: Node) -> Node | None:
+    if node.op not in (Op.SUB, Op.BITCAST):
+        return None
     total, *subtracted = node.src
-    if total.op is not Op.ADD:
+    if total.op is not Op.ADD or total.dtype.scalar is not dtypes.float32:
         return None
     value, added = total.src
     magic = _magic(added)
@@ -107,40 +101,3 @@ def _magic(node: Node) -> float | None:
     node = behind_broadcast(node)
     is_one = node.op is Op.CONST and _SMALLEST <= node.arg < _LARGEST
     return node.arg if is_one else None
-
-
-def scale_by_powers(root: Node, vector_bytes: int) -> Node:
-    """`root` with `scaled` vectors of `vector_bytes` turned into SCALE: one instruction for six.
-
-    What comes out is the same, since the first product is exact. Only whole vectors have it.
-    """
-
-    def step(node: Node) -> Node | None:
-        is_whole = node.dtype.count > 1 and node.dtype.itemsize == vector_bytes
-        return _scale_of(node) if node.op is Op.MUL and node.dtype.is_float and is_whole else None
-
-    return rewrite_with(root, step)
-
-
-def _scale_of(product: Node) -> Node | None:
-    """SCALE, if `product` is what `scaled` makes of a value and of a number with an exponent."""
-    first, power = product.src
-    tagged = _tagged(power)
-    if tagged is None or first.op is not Op.MUL:
-        return None
-    value, _ = first.src
-    if scaled(value, tagged) is not product:
-        return None
-    form = layout(product)
-    exponent = tagged - (form.magic + 2 * form.bias)
-    take("scale_by_power")
-    return Node(Op.SCALE, product.dtype, (value, exponent))
-
-
-def _tagged(power: Node) -> Node | None:
-    """The float x of BITCAST(SHL(SUB(BITCAST(x), ...), ...))."""
-    for op in (Op.BITCAST, Op.SHL, Op.SUB, Op.BITCAST):
-        if power.op is not op:
-            return None
-        power = operand(power)
-    return power

@@ -31,7 +31,14 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import size_product, strides_of
 from ..ir.views import End, Stage, Store, bound_of
 
-__all__ = ["ASYNCHRONOUS", "alignment_of", "buffers_of", "lower_buffered_stages", "place_in"]
+__all__ = [
+    "ASYNCHRONOUS",
+    "alignment_of",
+    "buffers_of",
+    "lower_buffered_stages",
+    "place_in",
+    "slice_place",
+]
 
 ASYNCHRONOUS = "asynchronous"  # the arg of a STORE that nobody sees before a WAIT
 PIECE = 16  # bytes that change places as a whole
@@ -144,7 +151,7 @@ def _pipeline(
     wait = Node(Op.WAIT, dtypes.void, (loop, *filled), ahead - 1)
     commit = _filled(stages, memory, (wait,), loop, loop + ahead)
     return {
-        key: (Node(Op.AFTER, m.dtype, (m, wait, commit)), _buffer(stages[key], loop))
+        key: (Node(Op.AFTER, m.dtype, (m, wait, commit)), slice_place(stages[key], loop))
         for key, m in memory.items()
     }
 
@@ -164,7 +171,7 @@ def _filled(
     return Node(Op.COMMIT, dtypes.void, tuple(ends))
 
 
-def _buffer(stage: Node, step: Node) -> Node:
+def slice_place(stage: Node, step: Node) -> Node:
     """Where the slice of a step begins."""
     return step % stage.arg.buffers * size_product(stage.arg.sizes)
 
@@ -175,6 +182,6 @@ def _fill(stage: Node, memory: Node, loop: Node, step: Node) -> Node:
     is_step = simplify(step < bound_of(loop))
     value = simplify(replace_ranges(slice_.value, {loop: Split(step, (), is_step)}))
     gate, *index = (simplify(s.substitute({loop: step})) for s in (slice_.gate, *slice_.filled))
-    position = simplify(_buffer(stage, step) + place_in(stage, tuple(index)))
+    position = simplify(slice_place(stage, step) + place_in(stage, tuple(index)))
     how = ASYNCHRONOUS if slice_.arg.fill == "copies" else None
     return End((Store(memory, position, value, gate, how).node(),), slice_.loops).node()

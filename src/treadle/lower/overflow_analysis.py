@@ -17,7 +17,7 @@ from ..ir.op import Op
 from ..ir.views import bound_of, operand
 from .linearize import Phase
 
-__all__ = ["exact_nodes", "integer_bounds", "is_multiple", "most_iterations"]
+__all__ = ["bounds_and_exact", "is_multiple", "most_iterations"]
 
 # A 64-bit division is a loop over its bits where the language has 32-bit integers only.
 WIDE_DIVISION = 65
@@ -26,17 +26,11 @@ _FOLLOWED = _MAY_WRAP | {Op.MAX, Op.MIN, Op.WHERE, Op.CAST, Op.XOR}
 _TRUNCATING = frozenset((Op.IDIV, Op.MOD))
 
 
-def exact_nodes(program: Node) -> frozenset[Node]:
-    """The scalar integer ADD, SUB and MUL whose result is the one over the unbounded integers."""
-    return _known(program)[1]
+def bounds_and_exact(program: Node) -> tuple[dict[Node, Bounds], frozenset[Node]]:
+    """Inclusive bounds of every scalar integer and bool, and which results are exact.
 
-
-def integer_bounds(program: Node) -> dict[Node, Bounds]:
-    """Inclusive bounds of every scalar integer and bool."""
-    return _known(program)[0]
-
-
-def _known(program: Node) -> tuple[dict[Node, Bounds], frozenset[Node]]:
+    Those are scalar integer ADD, SUB and MUL that give what they do over the unbounded integers.
+    """
     known: dict[Node, Bounds] = {}
     exact: set[Node] = set()
     for node in program.toposort():
@@ -93,7 +87,7 @@ def most_iterations(phase: Phase) -> int:
     """
     around: list[tuple[int, int]] = []  # (size of a loop that is open, steps before it)
     total = 0
-    bounds = integer_bounds(phase.program)
+    bounds, _ = bounds_and_exact(phase.program)
     for node in phase.program.src:
         if node.op is Op.RANGE and node not in phase.grid:
             _, most = bounds[bound_of(node)]

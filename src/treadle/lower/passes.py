@@ -18,7 +18,7 @@ from .emulated_floats import emulate_dtypes
 from .expand import expand
 from .index_types import lower_index_types
 from .linearize import Phase, ask_for_shared, join_phases, linearize
-from .math import lower_math, round_explicitly, scale_by_powers
+from .math import lower_math, round_explicitly
 from .padded_rows import with_padded_rows
 from .prefetch import with_hints
 from .registers import lower_reduces
@@ -47,6 +47,7 @@ class Lowered:
 def lower(ast: Node, slots: int, target: Target) -> Lowered:
     """Lower a kernel whose moves are made; `slots` is its number of buffers."""
     native = frozenset(target.dtypes) | ({dtypes.float16} if target.has_half_convert else set())
+    scaled_bytes = target.vector_bytes if target.has_scale else None
     # Stages first: they are loops of their own, which all later passes treat like any other.
     root, scratch = lower_stages(ast, slots)
     root = join_phases(root)
@@ -60,13 +61,12 @@ def lower(ast: Node, slots: int, target: Target) -> Lowered:
         # Formulas after expansion: one rewrite serves each distinct node, scalar or vector.
         lambda node: emulate_dtypes(node, native),
         lower_math,
-        # Right behind the formulas: both look for what they made.
+        # Right behind the formulas: it looks for what they made.
         lambda node: node if target.strict_floats else round_explicitly(node),
-        lambda node: scale_by_powers(node, target.vector_bytes) if target.has_scale else node,
-        # After the formulas, since they use divisions, shifts and casts themselves.
-        lambda node: decompose(node, target.emulates_float64, target.strict_floats),
         # While an index is still a sum of loops; nothing that comes later looks at gates.
         lambda node: with_padded_rows(node) if target.chooses_addresses else node,
+        # After the formulas, since they use divisions, shifts and casts themselves.
+        lambda node: decompose(node, target.emulates_float64, target.strict_floats, scaled_bytes),
         # Bounds are known for index arithmetic only, so machine integers come last.
         lambda node: lower_index_types(node, target),
     )

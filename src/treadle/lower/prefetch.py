@@ -36,7 +36,7 @@ from dataclasses import replace
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import has_fixed_size, loop_size, number_of
+from ..ir.loops import has_fixed_size, loop_size, number_of, ranges_of
 from ..ir.node import Node, alu, behind_after
 from ..ir.op import ALU, Op
 from ..ir.rules.index import linear_terms
@@ -57,7 +57,7 @@ def with_hints(phase: Phase, caches: Caches) -> Phase:
     loops = [stretch for stretch in stretches(program) if stretch.is_loop]
     for loop, hints in _hints_for(loops, phase.grid, caches):
         for hint in hints:
-            if _loops_in(hint).issubset(loop.loops):  # one for what another loop counts is none
+            if ranges_of(hint).issubset(loop.loops):  # one for what another loop counts is none
                 _insert(program, hint, loop.places)
     return replace(phase, program=phase.program.replace(src=tuple(program)))
 
@@ -72,7 +72,7 @@ def _insert(program: list[Node], hint: Node, places: list[Node]) -> None:
     for node in hint.toposort(lambda n: n.op is not Op.AFTER):
         if node.op in (Op.CONST, Op.RANGE, Op.PARAM):
             continue
-        inside = [n for n, r in enumerate(places) if r in _loops_in(node)]
+        inside = [n for n, r in enumerate(places) if r in ranges_of(node)]
         place = max(inside, default=-1) + 1
         behind = program.index(places[place]) if place < len(places) else len(program)
         if node in known and program.index(node) < behind:
@@ -130,7 +130,7 @@ def _panels(loop: Stretch, grid: Sequence[Node], caches: Caches) -> Iterator[Nod
     tile, *steps = inside
     for run in loop.vectors():
         lines, nbytes = -(-run.nbytes // CACHE_LINE), loop_size(*steps) * run.nbytes
-        used, following = _loops_in(run.index), _next(run, grid)
+        used, following = ranges_of(run.index), _next(run, grid)
         if tile in used or not used.issuperset(steps):
             continue
         if following is None or loop_size(tile) < lines or not caches.is_panel(nbytes):
@@ -261,7 +261,7 @@ def _rows_ahead(
 
 def _first(index: Node) -> Node:
     """`index` where all loops are at their beginning."""
-    return index.substitute({n: n.like(0) for n in _loops_in(index)})
+    return index.substitute({n: n.like(0) for n in ranges_of(index)})
 
 
 # -- streams --------------------------------------------------------------------------------------
@@ -336,7 +336,7 @@ def _next_of(index: Node, grid: Sequence[Node]) -> Node | None:
     """`index` in the next step of the grid that moves it; None where memory says where it is."""
     if any(n.op not in ALU and n.op not in (Op.CONST, Op.RANGE) for n in index.toposort()):
         return None
-    numbers = [r for r in grid if r in _loops_in(index)]
+    numbers = [r for r in grid if r in ranges_of(index)]
     return index.substitute({numbers[-1]: numbers[-1] + 1}) if numbers else None
 
 
@@ -346,8 +346,3 @@ def _at_most(value: Node, most: int) -> Node:
 
 def _are_constant(loops: Sequence[Node]) -> bool:
     return all(has_fixed_size(r) for r in loops)
-
-
-def _loops_in(node: Node) -> set[Node]:
-    """The RANGEs that a place in a program depends on."""
-    return {n for n in node.toposort(lambda n: n.op is not Op.AFTER) if n.op is Op.RANGE}

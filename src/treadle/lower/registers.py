@@ -41,8 +41,8 @@ def lower_reduces(root: Node) -> Node:
             continue
         if (group := groups.get(closed_ranges(node))) is not None:
             number = _lower_group(_by_factor(group), free, new, number, starts)
-        elif node.op is Op.ADD and (whole := _whole_sum(node, starts)) is not None:
-            new[node] = new[whole]
+        elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
+            new[node] = new[node.src[1]]  # which goes on where the other sum ended
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else rebuild(node, src)
@@ -87,12 +87,6 @@ def _continued(
             take("continued_sums")
             found[other] = one
     return found
-
-
-def _whole_sum(total: Node, starts: dict[Node, Node]) -> Node | None:
-    """The one of two sums that goes on where the other one ended, if one does."""
-    one, other = total.src
-    return other if starts.get(other) is one else None
 
 
 def _needs_any(members: list[Node]) -> bool:

@@ -23,7 +23,8 @@ from ..ir.loops import TRUE, has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.remembered import Table
-from ..ir.views import Load, Store, bound_of, operand, operands
+from ..ir.views import Load, Store, behind_broadcast, bound_of, operand, operands
+from .lanes import broadcast
 from .linearize import Phase
 from .streams import stretches
 
@@ -31,7 +32,9 @@ __all__ = ["with_whole_steps"]
 
 MOST_STEPS = 1 << 12  # whose masks are looked at
 _CONSTANT = Table[Node, bool]()  # whether no loop is below a node
-_PLAIN = ALU | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
+_MASKED = (Op.LOAD, Op.STORE, Op.WHERE, Op.AND)  # take less where a condition is known
+# Machines round quotients of negative numbers up, `evaluate` rounds them down.
+_PLAIN = ALU - {Op.IDIV, Op.MOD} | {Op.CONST, Op.LANES, Op.RANGE, Op.STACK, Op.BROADCAST}
 
 
 def with_whole_steps(phase: Phase) -> Phase:
@@ -50,7 +53,8 @@ def _cuts(program: Sequence[Node]) -> dict[Node, dict[Node, bool]]:
     for loop, body in _innermost(program):
         if has_fixed_size(loop) and 2 <= loop_size(loop) <= MOST_STEPS:
             known = _known(loop, body)
-            if any(_is_masked(node, known) for node in body):
+            masked = (n for n in body if n.op in _MASKED)
+            if any(not known.keys().isdisjoint(n.src) for n in masked):
                 cuts[loop] = known
     return cuts
 
@@ -78,20 +82,12 @@ def _known(loop: Node, body: Sequence[Node]) -> dict[Node, bool]:
     alone = {loop}
     for node in body:
         if node.op in _PLAIN and all(s in alone or _is_constant(s) for s in node.src):
-            if node.op in (Op.IDIV, Op.MOD) and _is_negative(node.src, loop):
-                continue
             alone.add(node)
             if node.dtype.scalar is dtypes.bool and not _is_constant(node):
                 before = evaluate(node, {loop: np.arange(last + 1)})[:last]
                 if before.all() or not before.any():
                     found[node] = bool(before.all())
     return found
-
-
-def _is_negative(nodes: Sequence[Node], loop: Node) -> bool:
-    """Whether one of `nodes` is: machines round its quotients up, `evaluate` rounds them down."""
-    steps = {loop: np.arange(loop_size(loop))}
-    return any((evaluate(node, steps) < 0).any() for node in nodes)
 
 
 def _is_constant(node: Node) -> bool:
@@ -101,15 +97,6 @@ def _is_constant(node: Node) -> bool:
             is_plain = part.op in _PLAIN and part.op is not Op.RANGE
             known[part] = is_plain and all(known[source] for source in part.src)
     return known[node]
-
-
-def _is_masked(node: Node, known: dict[Node, bool]) -> bool:
-    """Whether it takes less to compute `node` where conditions are known."""
-    if node.op is Op.LOAD:
-        return Load.of(node).gate in known
-    if node.op is Op.STORE:
-        return Store.of(node).gate in known
-    return node.op in (Op.WHERE, Op.AND) and not known.keys().isdisjoint(node.src)
 
 
 class _Program:
@@ -149,8 +136,8 @@ class _Program:
         whole = loop.replace(src=(bound_of(loop).like(last),))
         self.constants.update(dict.fromkeys(whole.src))
         self.new[end] = end.replace(src=(whole,))
-        inside = _Copy({**self.new, loop: whole}, self.cuts[loop]).nodes(body)
-        behind = _Copy({**self.new, loop: loop.like(last)}, {}).nodes(body)
+        inside = _copied(body, {**self.new, loop: whole}, self.cuts[loop])
+        behind = _copied(body, {**self.new, loop: loop.like(last)}, {})
         for node in (whole, *inside, self.new[end], *behind):
             yield from self._once(node)
 
@@ -171,61 +158,37 @@ class _Program:
         yield node
 
 
-class _Copy:
-    """A copy of a loop's body, on what became of other nodes, where some conditions are known."""
+def _copied(body: Sequence[Node], new: dict[Node, Node], known: dict[Node, bool]) -> Iterator[Node]:
+    """A copy of a loop's body on `new` sources, where some conditions are known."""
+    values = {n: broadcast(Node.const(dtypes.bool, known[n]), n.dtype.count) for n in known}
+    new, constants = {**new, **values}, set(values.values())
+    for node in body:
+        made = None if node in known else _chosen(_with_sources(node, new))
+        if made is None:
+            continue
+        new[node] = made
+        if made not in constants:
+            for source in made.src:
+                if source in constants:
+                    yield from (*source.src, source)
+            yield made
 
-    def __init__(self, new: dict[Node, Node], known: dict[Node, bool]) -> None:
-        self.new, self.known = new, dict(known)
 
-    def nodes(self, body: Sequence[Node]) -> Iterator[Node]:
-        for node in body:
-            if node in self.known:
-                continue
-            same = self._chosen(node)
-            if isinstance(same, Node):
-                same = self.known.get(same, same)
-            if isinstance(same, bool):
-                self.known[node] = same
-            elif same is not None:
-                self.new[node] = self.new.get(same, same)
-            elif node.op is Op.STORE and self.known.get(Store.of(node).gate) is False:
-                continue
-            else:
-                yield from self._conditions(node)
-                self.new[node] = self._node(node)
-                yield self.new[node]
-
-    def _chosen(self, node: Node) -> Node | bool | None:
-        """What a node is, where a condition says that it is one of its sources."""
-        if node.op in (Op.AND, Op.OR):
-            for side, other in (operands(node), operands(node)[::-1]):
-                if side in self.known:
-                    decides = self.known[side] == (node.op is Op.OR)
-                    return self.known[side] if decides else other
-        if node.op is Op.WHERE and operand(node) in self.known:
-            _, yes, no = node.src
-            return yes if self.known[operand(node)] else no
-        if node.op is Op.LOAD and self.known.get(Load.of(node).gate) is False:
-            return Load.of(node).other
-        return None
-
-    def _node(self, node: Node) -> Node:
-        if node.op is Op.LOAD and self.known.get(Load.of(node).gate):
-            node = Load.of(node)._replace(gate=TRUE).node()
-        elif node.op is Op.STORE and self.known.get(Store.of(node).gate):
-            node = Store.of(node)._replace(gate=TRUE).node()
-        return _with_sources(node, self.new)
-
-    def _conditions(self, node: Node) -> Iterator[Node]:
-        """Conditions that are known, for what takes them as values."""
-        for source in node.src:
-            if source in self.known and source not in self.new:
-                holds = Node.const(dtypes.bool, self.known[source])
-                if source.dtype.count > 1:
-                    yield holds
-                    holds = Node(Op.BROADCAST, source.dtype, (holds,))
-                yield holds
-                self.new[source] = holds
+def _chosen(node: Node) -> Node | None:
+    """What a node is where a condition is a constant; None for a STORE of nothing."""
+    if node.op in (Op.LOAD, Op.STORE):
+        access = Load.of(node) if node.op is Op.LOAD else Store.of(node)
+        holds = behind_broadcast(access.gate).value
+        if holds is False:
+            return access.other if isinstance(access, Load) else None
+        return access._replace(gate=TRUE).node() if holds else node
+    if node.op is Op.WHERE and (holds := behind_broadcast(operand(node)).value) is not None:
+        return node.src[1 if holds else 2]
+    if node.op in (Op.AND, Op.OR) and node.dtype.is_bool:
+        for side, other in (operands(node), operands(node)[::-1]):
+            if (holds := behind_broadcast(side).value) is not None:
+                return side if holds == (node.op is Op.OR) else other
+    return node
 
 
 def _with_sources(node: Node, new: dict[Node, Node]) -> Node:

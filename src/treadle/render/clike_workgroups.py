@@ -18,7 +18,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Update, operand
 from ..lower.linearize import Phase
-from ..lower.overflow_analysis import exact_nodes
+from ..lower.overflow_analysis import bounds_and_exact
 from .clike import BINARY, Function, is_promoted
 from .workgroups import IS_ANY, Fused, added_products, fused, only_updated
 
@@ -32,7 +32,7 @@ class WorkgroupFunction(Function):
         super().__init__(name, phase, phase.variables)
         self.contract = contract
         self.written = {param for param, is_written in phase.params if is_written}
-        self.exact = exact_nodes(phase.code)
+        _, self.exact = bounds_and_exact(phase.code)
         self.added = added_products(phase.code)
         self.unprinted = self.added | only_updated(phase.code)
 

@@ -18,13 +18,12 @@ from collections.abc import Sequence
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
-from ..ir.interval import Bounds
 from ..ir.loops import closed_ranges, has_fixed_size, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import ALU, COMPARE, Op
 from ..ir.views import After, Register, Update, bound_of, operand, operands
 from ..lower.linearize import Phase
-from ..lower.overflow_analysis import integer_bounds
+from ..lower.overflow_analysis import bounds_and_exact
 from ..target import Target
 from . import ir3_int64 as int64
 from .ir3_division import divide, divide_by_constant
@@ -65,7 +64,7 @@ class _IR3Function(Images):
         super().__init__(name, self.params, self.written)
         self.name, self.phase, self.contract = name, phase, contract
         self.names: dict[Node, list[Lane]] = {}
-        self.bounds: dict[Node, Bounds] = integer_bounds(phase.code)
+        self.bounds, _ = bounds_and_exact(phase.code)
         self.products = self._products()
         self.unprinted = only_updated(phase.code) | {m for m, _ in self.products.values()}
         self.flat = self.new()

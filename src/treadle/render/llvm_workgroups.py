@@ -19,7 +19,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.views import Load, Update, bound_of, operand
 from ..lower.linearize import Phase, local_places
-from ..lower.overflow_analysis import exact_nodes, integer_bounds
+from ..lower.overflow_analysis import bounds_and_exact
 from .llvm_function import LLVMFunction
 from .llvm_values import mangled, memory_type, type_name, zero
 from .workgroups import IS_ANY, Fused, added_products, fused, only_updated
@@ -39,8 +39,7 @@ class WorkgroupFunction(LLVMFunction):
         self.fuses = contract
         self.top: list[str] = []  # shared memory
         self.written = {param for param, is_written in phase.params if is_written}
-        self.exact = exact_nodes(phase.code)
-        self.bounds = integer_bounds(phase.code)
+        self.bounds, self.exact = bounds_and_exact(phase.code)
         self.added = added_products(phase.code)
         self.unprinted = self.added | only_updated(phase.code)
         self.digits: dict[str, str] = {}  # what special registers hold, once read

@@ -28,7 +28,7 @@ from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Load, Store
 from ..lower.linearize import Phase
-from ..lower.overflow_analysis import exact_nodes
+from ..lower.overflow_analysis import bounds_and_exact
 from ..target import Target
 from .base import PhaseRenderer
 from .clike import BINARY, COMPARISONS, FUNCTIONS, is_promoted
@@ -92,7 +92,7 @@ class _OpenCLFunction(WithTextures):
         self.float64_calls: set[str] = set()  # the functions that compute with emulated doubles
         self.written = {param for param, is_written in phase.params if is_written}
         self.terms = _single_terms(phase.program)
-        self.exact = exact_nodes(phase.program)
+        _, self.exact = bounds_and_exact(phase.program)
 
     def node(self, node: Node) -> None:
         if node in self.terms and not self._is_emulated(node.dtype):

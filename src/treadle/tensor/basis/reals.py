@@ -15,7 +15,6 @@ from typing import TypeVar
 from ...dtype import dtypes
 from ...ir.node import alu
 from ...ir.op import Op
-from ...lower.polynomials import ASIN
 from ..operands import Operand
 from .formulas import Formulas
 
@@ -35,6 +34,37 @@ _ATAN_Q = (
     1.0, 2.485846490142306297962e1, 1.650270098316988542046e2, 4.328810604912902668951e2,
     4.853903996359136964868e2, 1.945506571482613964425e2,
 )  # fmt: skip
+# (asin(x) - x) / x^3 in x^2, from the constant term upwards, by scripts/fit_polynomials.py
+_ASIN = {
+    32: (  # error 2**-39.4
+        0.1666666716337204,
+        0.07500002533197403,
+        0.044641394168138504,
+        0.030416293069720268,
+        0.02194899506866932,
+        0.02026897482573986,
+        0.002873990684747696,
+        0.03204606473445892,
+    ),
+    64: (  # error 2**-71.2
+        0.16666666666666666,
+        0.07500000000000005,
+        0.04464285714284603,
+        0.030381944445597896,
+        0.022372159024840774,
+        0.01735276678857582,
+        0.013964786860526898,
+        0.01155276162474613,
+        0.009749901532010939,
+        0.008494850074650987,
+        0.006626043171291905,
+        0.009744289204507123,
+        -0.005611829041215905,
+        0.03204304577837105,
+        -0.03564039644453495,
+        0.035355661689970015,
+    ),
+}
 # pi less its value in the type
 _PI_TAIL = {dtypes.float32: -8.742278000372486e-08, dtypes.float64: 1.2246467991473532e-16}
 _EXPM1_SERIES = tuple(1 / math.factorial(k + 1) for k in reversed(range(16)))
@@ -154,7 +184,7 @@ def _arc_sine_parts(size: T, outer: T) -> tuple[T, T]:
     half = outer.where(size.neg().add(1.0), 0.5).mul(0.5)
     sine = outer.where(sqrt(half), size)
     square = outer.where(half, size.mul(size))
-    series = square._polynomial(ASIN[size.dtype.bits][::-1])
+    series = square._polynomial(_ASIN[size.dtype.bits][::-1])
     return sine, sine.mul(square.mul(series))
 
 
