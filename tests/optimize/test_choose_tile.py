@@ -7,9 +7,9 @@ import pytest
 from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.optimize.choose_tile import Sizes, Tile, choose, tiles_near
+from treadle.optimize.heuristic import parsed
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.moves import Moves, Schedule
-from treadle.optimize.replay import parsed
 from treadle.optimize.row_tiles import choose_block
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.tile_reduction import TileReduction

@@ -41,7 +41,6 @@ from .choose_tile import Tile
 from .masked_bounds import common, needed, shown, value_where
 from .moves import Move, Moves
 from .row_tiles import OwnRow, Tiles, choose_block, lane_of, placeholder, tree
-from .tile_masks import hide
 
 __all__ = ["CarryRows", "carry_rows"]
 
@@ -323,7 +322,7 @@ class _Pass:
                 continue
             if not all(_is_identity(plain[r.total], r, least) for r in uses):
                 continue
-            scores = hide(self.tiles, self.scores[sums], all_of(masks))
+            scores = self.tiles.hide(self.scores[sums], all_of(masks))
             if scores is not None:
                 self.scores[sums] = scores
                 self.terms |= plain

@@ -1,7 +1,11 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
-    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, its Schedule)
-    optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
+    fast, schedule = optimize(ast, target)      fast has grid, unroll and vector loops
+    optimize(ast, target, parameters)           the same, with other numbers (see parameters.py)
+    replay(ast, target, parsed(str(schedule))) is fast
+
+The text of a schedule says all that was chosen; the target says what the processor has, such as its
+vectors and matrix units.
 
 In this order: loops of sizes that launches decide get their largest size, under masks, and at last
 end early (symbolic_loops.py); sums of one element become loads; neighbouring loops merge; chains of
@@ -31,7 +35,6 @@ from .carried_rows import carry_rows
 from .chained_matmul import ComputeRows, block_chained_matmul
 from .column_reduction import is_down_columns, reduce_columns, steps_of_part
 from .dual_streams import halves_of_row, pair_of_rows
-from .fuse_reductions import fuse_reductions
 from .grouped_reductions import tile_group
 from .hoist_masks import HoistMasks
 from .lane_width import lanes_of
@@ -39,7 +42,7 @@ from .layout_changes import change_layout
 from .loop_digits import merge_all, split_digits
 from .loop_moves import reorder, replace_loops
 from .mask_pieces import in_pieces
-from .moves import Moves, Schedule
+from .moves import Move, Moves, Schedule
 from .nest import (
     SHORT_STRIDE,
     Nest,
@@ -55,8 +58,8 @@ from .nest import (
 from .one_hot_gather import gather_one_hot
 from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
-from .records import Loop
-from .reduction_moves import CutOffRemainders, SplitReduction
+from .records import Loop, read
+from .reduction_moves import CutOffRemainders, SplitReduction, fuse_reductions
 from .row_pipelining import pipeline_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
@@ -65,7 +68,7 @@ from .two_level_argmax import search_in_blocks
 from .variance import WidenSums
 from .workgroups import schedule_workgroups
 
-__all__ = ["optimize"]
+__all__ = ["optimize", "parsed", "replay"]
 
 MAX_CHUNKS = 64
 DEFAULT = Parameters()
@@ -98,6 +101,23 @@ def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tup
         _optimize(moves, target, parameters, keeps_rows=False)
     moves.make(TrimLoops())
     return moves.root, moves.schedule()
+
+
+def replay(ast: Node, target: Target, moves: Schedule) -> Node:
+    """`ast` after `moves`. Raises ValueError where one does not fit the kernel."""
+    kernel = Moves(ast, target)
+    for move in moves:
+        kernel.make(move)
+    return kernel.root
+
+
+def parsed(text: str) -> Schedule:
+    """The schedule of which `text` is the text. Raises ValueError for any other text."""
+    records = read(text)
+    moves = [record for record in records if isinstance(record, Move)]
+    if len(moves) < len(records):
+        raise ValueError(f"a schedule has a move on each line: {text!r}")
+    return Schedule(moves)
 
 
 def _with_outputs(ast: Node, target: Target, parameters: Parameters) -> Moves | None:

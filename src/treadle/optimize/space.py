@@ -19,11 +19,10 @@ from ..ir.node import Node
 from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .cost import seconds
-from .heuristic import optimize
+from .heuristic import optimize, replay
 from .moves import NEW, Move, Schedule
 from .parameters import Parameters, neighbours, noting
 from .records import Loop
-from .replay import replay
 
 __all__ = ["Space"]
 
