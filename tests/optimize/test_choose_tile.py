@@ -160,7 +160,6 @@ def test_a_block_of_attention_is_the_first_of_which_two_workgroups_fit():
 
 def test_the_levels_of_a_tile_multiply():
     assert (OF_SUBGROUPS.rows, OF_SUBGROUPS.columns) == (128, 64)
-    assert OF_SUBGROUPS.with_each(0, 2).each == (2, 2)
     assert OF_SUBGROUPS.count(Sizes(256, 100, 8, batch=3)) == 12
 
 

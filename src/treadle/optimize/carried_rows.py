@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from ..ir.accumulators import identity
 from ..ir.args import StageArg
-from ..ir.carried import Dot, Product, Reduction, Rows, reads, rows_of, unrounded, without_guard
+from ..ir.carried import Dot, Reduction, Rows, reads, rows_of, unrounded, without_guard
 from ..ir.carried_units import SUBGROUPS, block_bytes, of_keys_alone, products_of, unit_of
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
@@ -207,18 +207,16 @@ class _Pass:
         self.kernel, self.reductions = kernel, reductions
         self.found, self.tiles, self.hole = kernel.found, kernel.tiles, kernel.hole
         self.tile = self.tiles.over_keys()
-        products = products_of(self.found, reductions)
-        self.scores = {p.sums: self._scores(p) for p in products}
+        tiles, self.scores = self.tiles, dict[Node, list[list[Node]]]()
+        for p in products_of(self.found, reductions):
+            rows, keys = tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth)
+            self.scores[p.sums] = tiles.scores(rows, keys, p.depth)
         self.hidden: dict[Node, float] = {}  # what scores are that masks of products hide
         self.staged: dict[Node, Node] = {}
         self.bases: dict[Node, Node] = {}  # what stands for the base of exponents
         self.terms = {r.total: self._over_holes(r) for r in reductions}
         # By base: what it is after this tile, and by what sums before it shrink.
         self.grown: dict[Node, dict[OwnRow, tuple[Node, Node]]] = {}
-
-    def _scores(self, p: Product) -> list[list[Node]]:
-        rows = self.tiles.of_rows(p.of_row, p.depth)
-        return self.tiles.scores(rows, self.tiles.of_keys(p.of_key, p.depth), p.depth)
 
     def make(self) -> dict[Node, Registers]:
         """Go through the keys: the registers of all totals after that."""

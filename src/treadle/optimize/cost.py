@@ -25,7 +25,7 @@ from ..ir.views import Access, Stage, Store, operand
 from ..target import CACHE_LINE, CACHE_SHARE, PAGE, PAGES, Effort, Target
 from .nest import SHORT_STRIDE, flat_place
 
-__all__ = ["effort", "seconds"]
+__all__ = ["effort", "loops_around", "seconds"]
 
 FORMULA = 16  # instructions of a function that is computed by a polynomial
 SLOW = dict.fromkeys(TRANSCENDENTAL, FORMULA) | {
@@ -44,6 +44,31 @@ def seconds(ast: Node, target: Target) -> float:
 def effort(ast: Node, target: Target) -> Effort:
     """What the steps of a kernel under its schedule are, on all workers together."""
     return _Counted(ast, target).effort()
+
+
+def loops_around(ast: Node) -> dict[Node, Loops]:
+    """The loops in which each loop runs."""
+    around: dict[Node, Loops] = {}
+    free = free_ranges(ast)
+    for node in reversed(ast.toposort()):
+        closed = closed_ranges(node)
+        if not closed:
+            continue
+        needed = _needed(node, free) - frozenset(closed)
+        outside = needed.union(*(around.get(r, ()) for r in needed))
+        for number, r in enumerate(closed):
+            around[r] = around.get(r, frozenset()) | outside | frozenset(closed[:number])
+    return around
+
+
+def _needed(node: Node, free: dict[Node, Loops]) -> Loops:
+    """The loops that what is looped over depends on: of a STAGE not where it is read."""
+    if node.op is not Op.STAGE:
+        return free[node]
+    filling = Stage.of(node)
+    return frozenset[Node]().union(
+        *(free[n] for n in (filling.value, filling.gate, *filling.filled))
+    )
 
 
 class _Touch(NamedTuple):
@@ -75,7 +100,7 @@ class _Touch(NamedTuple):
 class _Counted:
     def __init__(self, ast: Node, target: Target) -> None:
         self.target, self.order, self.free = target, ast.toposort(), free_ranges(ast)
-        self.around = self._loops_around()
+        self.around = loops_around(ast)
         self.enclosing: dict[Loops, tuple[Node, ...]] = {}
         self.touches = [touch for node in self.order for touch in self._touched(node)]
         self.chains = [
@@ -101,7 +126,9 @@ class _Counted:
             accesses, apart = accesses + vectors, apart + lanes
         into = lambda size: self._fetched(CACHE_SHARE * size, CACHE_LINE)
         return Effort(
-            phases=self._phases(),
+            phases=sum(
+                n.op is Op.END or (n.op is Op.STAGE and n.arg.scope == "grid") for n in self.order
+            ),
             arithmetic=arithmetic,
             accesses=accesses,
             apart=apart,
@@ -114,27 +141,6 @@ class _Counted:
         )
 
     # -- loops ----------------------------------------------------------------------------------
-
-    def _loops_around(self) -> dict[Node, Loops]:
-        """The loops in which each loop runs."""
-        around: dict[Node, Loops] = {}
-        for node in reversed(self.order):
-            closed = closed_ranges(node)
-            if not closed:
-                continue
-            needed = self._needed(node) - frozenset(closed)
-            outside = needed.union(*(around.get(r, ()) for r in needed))
-            for number, r in enumerate(closed):
-                around[r] = around.get(r, frozenset()) | outside | frozenset(closed[:number])
-        return around
-
-    def _needed(self, node: Node) -> Loops:
-        """The loops that what is looped over depends on: of a STAGE not where it is read."""
-        if node.op is not Op.STAGE:
-            return self.free[node]
-        filling = Stage.of(node)
-        inside = (filling.value, filling.gate, *filling.filled)
-        return frozenset[Node]().union(*(self.free[n] for n in inside))
 
     def _enclosing(self, loops: Loops) -> tuple[Node, ...]:
         """The loops around what depends on `loops`, outermost first; of copies but its own."""
@@ -162,10 +168,6 @@ class _Counted:
         """How many steps all loops take that are loops in the code."""
         loops = [r for r in self.order if r.op is Op.RANGE and not _is_copied(r)]
         return sum(self._times(self._enclosing(frozenset({r}))) for r in loops)
-
-    def _phases(self) -> int:
-        return sum(n.op is Op.END or (n.op is Op.STAGE and n.arg.scope == "grid")
-                   for n in self.order)  # fmt: skip
 
     # -- reductions -----------------------------------------------------------------------------
 
@@ -203,7 +205,7 @@ class _Counted:
             stage = Stage.of(node)
             itemsize = stage.dtype.scalar.itemsize
             size = math.prod(stage.arg.sizes) * itemsize
-            memory, filling = stage.value, self._needed(node)
+            memory, filling = stage.value, _needed(node, self.free)
             for places, loops in ((stage.filled, filling), (stage.read, None)):
                 index = flat_place(places, stage.arg.sizes)
                 runs_in = ranges_of(index) if loops is None else loops

@@ -28,7 +28,7 @@ MANY_ROWS = 128  # of which pairs are still enough for all workers
 def pair_of_rows(nest: Nest, reduce: Node, loop: Node) -> Node | None:
     """The loop over the rows of which `reduce`, vectors along `loop`, best reads two at a time."""
     rows = nest.loops[-1] if nest.loops else None
-    if rows is None or any(closed_ranges(n) != closed_ranges(reduce) for n in nest.reduces()):
+    if rows is None or any(closed_ranges(n) != closed_ranges(reduce) for n in nest.reduces):
         return None
     if loop_size(rows) % 2 or loop_size(*nest.loops) < MANY_ROWS:
         return None

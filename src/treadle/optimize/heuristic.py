@@ -182,8 +182,7 @@ def _optimize(
             tile_reduction(moves, nest, target, parameters)
             or tile_group(moves, nest, target, parameters)
         )
-        if not is_tiled and parameters.lanes == 0:
-            is_tiled = reduce_columns(moves, nest, target)
+        is_tiled = is_tiled or reduce_columns(moves, nest, target)
         if not (is_tiled or change_layout(moves, nest, target)):
             _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
@@ -222,13 +221,13 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
             loops = frozenset(nest.loops)
-            yield from ((nest, one) for one in nest.reduces() if ranges_of(one) == loops)
+            yield from ((nest, one) for one in nest.reduces if ranges_of(one) == loops)
 
 
 def _is_all(nest: Nest, reduce: Node) -> bool:
     """Whether all reductions of a nest that have loops are in those of `reduce`."""
     loops = closed_ranges(reduce)
-    return all(closed_ranges(n) == loops for n in nest.reduces() if not is_unrolled(n))
+    return all(closed_ranges(n) == loops for n in nest.reduces if not is_unrolled(n))
 
 
 def _split(
@@ -262,7 +261,7 @@ def _in_whole_blocks(
     if loop not in made:
         return reduce, loop
     whole, _ = made[loop]
-    reduces = moves.now(nest).reduces()
+    reduces = moves.now(nest).reduces
     return next(r for r in reduces if closed_ranges(r) == (whole,)), whole
 
 
@@ -290,7 +289,7 @@ def _chunks_for_work_items(reduce: Node, results: int, target: Target) -> int:
 
 
 def _is_sequential(nest: Nest) -> bool:
-    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes())
+    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes)
 
 
 # -- every other nest -----------------------------------------------------------------------------
@@ -307,7 +306,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
     block = lanes_of(nest, target, 2) * parameters.copies
     moves.make(CutOffRemainders(moves.number_of(nest), block))
     nest = moves.now(nest)
-    vector = _nth_vector(nest, ordered_steps, parameters.lanes)
+    vector = _best_vector(nest, ordered_steps)
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     reasons: dict[Node, tuple[str, ...]] = {}
@@ -320,7 +319,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         reasons[vector] = ("lane_results", *(("split_concat",) if pieces else ()))
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
     free, pair = free_ranges(nest.node), None
-    for reduce in nest.reduces():
+    for reduce in nest.reduces:
         own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
@@ -362,7 +361,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
 def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget, sequential = MAX_COPIES, sequential_loops(nest)
-    for reduce in nest.reduces():
+    for reduce in nest.reduces:
         value, loops, _ = Reduce.of(reduce)
         are_open = len(loops) > 1 and all(r.arg.kind == "loop" for r in loops)
         is_window = loop_size(*loops) > SMALL_REDUCE and are_open
@@ -382,15 +381,25 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
-    """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = _free_for_lanes(nest, sequential)
+    """The output loop to make lanes of, if any serves better than the reductions' own loops.
+
+    It fills lanes, and is around no reduction that has lanes of its own.
+    """
+    around = {
+        r
+        for reduce in nest.reduces
+        if any(own.arg.kind == "vector" for own in closed_ranges(reduce))
+        for r in ranges_of(reduce)
+    }
+    around.update(sequential)
+    candidates = [r for r in nest.loops if r not in around and loop_size(r) >= FEWEST_LANES]
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     score = contiguity(nest, best)
     rivals = [
         contiguity(nest, r)
-        for reduce in nest.reduces()
+        for reduce in nest.reduces
         if best in ranges_of(reduce)
         for r in closed_ranges(reduce)
         if r.arg.kind == "loop" and loop_size(r) >= 8
@@ -400,29 +409,6 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
     return best
-
-
-def _free_for_lanes(nest: Nest, sequential: tuple[Node, ...]) -> list[Node]:
-    """The output loops that fill lanes, and are around no reduction that has lanes of its own."""
-    around = {
-        r
-        for reduce in nest.reduces()
-        if any(own.arg.kind == "vector" for own in closed_ranges(reduce))
-        for r in ranges_of(reduce)
-    }
-    around.update(sequential)
-    return [r for r in nest.loops if r not in around and loop_size(r) >= FEWEST_LANES]
-
-
-def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
-    """The best loop to make lanes of, or the one that comes `number` places behind it."""
-    best = _best_vector(nest, sequential)
-    if number == 0:
-        return best
-    others = [r for r in _free_for_lanes(nest, sequential) if r is not best]
-    others.sort(key=lambda r: -contiguity(nest, r))
-    ranked = [best, *others] if best is None else [best, None, *others]
-    return ranked[min(number, len(ranked) - 1)]
 
 
 def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
@@ -493,12 +479,12 @@ def _vector_tile(
 ) -> Split:
     size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces())
+    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces)
     most = parameters.column_copies if column else parameters.copies
-    is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes()) or len(nest.reduces()) > 1
+    is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes) or len(nest.reduces) > 1
     if column and (is_costly or loop_size(*nest.loops) // (most * lanes) < MANY_STRIPS):
         most = min(most, NARROW)
-    weight = len(nest.nodes()) + _unrolled_work(nest, vector)
+    weight = len(nest.nodes) + _unrolled_work(nest, vector)
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
@@ -509,7 +495,7 @@ def _vector_tile(
 def _unrolled_work(nest: Nest, vector: Node) -> int:
     """How many more operations the steps of unrolled reductions are, for one vector of results."""
     total = 0
-    for reduce in filter(is_unrolled, nest.reduces()):
+    for reduce in filter(is_unrolled, nest.reduces):
         value, loops, _ = Reduce.of(reduce)
         works = (_vectors_of(n, vector) for n in value.toposort() if n.dtype.kind != "index")
         total += (loop_size(*loops) - 1) * sum(works)
@@ -545,7 +531,7 @@ def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> t
 
 def _loops_of_statistics(nest: Nest) -> list[frozenset[Node]]:
     """The nest's loops that each reduction depends on, but for those that depend on all of them."""
-    found = [ranges_of(n).intersection(nest.loops) for n in nest.reduces()]
+    found = [ranges_of(n).intersection(nest.loops) for n in nest.reduces]
     return [loops for loops in found if len(loops) < len(nest.loops)]
 
 

@@ -44,11 +44,7 @@ Loops = tuple[Node, ...]
 
 
 def kept(
-    value: Node,
-    arg: StageArg,
-    index: tuple[Node, ...],
-    fill: dict[Node, Split],
-    gate: Node = TRUE,
+    value: Node, arg: StageArg, index: tuple[Node, ...], fill: dict[Node, Split], gate: Node = TRUE
 ) -> Node:
     """`value` kept in memory `arg` at `index`, filled over what its loops become, where `gate`."""
     new = {r: split.expr for r, split in fill.items()}
@@ -136,13 +132,7 @@ def _in_squares(moves: Moves, reads: list[Node], steps: Loops, side: int) -> dic
 
 
 def turned(
-    moves: Moves,
-    value: Node,
-    others: Loops,
-    line: Node,
-    step: Node,
-    work_items: int,
-    each: int,
+    moves: Moves, value: Node, others: Loops, line: Node, step: Node, work_items: int, each: int
 ) -> Node:
     """`value` kept as [others..][line][step], each line so many times `each` long as it takes.
 

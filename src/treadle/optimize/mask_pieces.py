@@ -33,7 +33,7 @@ FEW_ROWS = 8  # that workers share: of fewer, each piece would be on one of them
 def in_pieces(moves: Moves, nest: Nest, loop: Node, lanes: int = 0) -> Split | None:
     """A `loop` as pieces side by side, of vectors of so many `lanes` or of rows, if it has some."""
     borders = _borders(nest, loop)
-    if not borders or nest.reduces():
+    if not borders or nest.reduces:
         return None
     length = math.gcd(loop_size(loop), *borders)
     pieces = loop_size(loop) // length
@@ -50,7 +50,7 @@ def _borders(nest: Nest, loop: Node) -> set[int]:
     """The steps of `loop` at which masks switch; none where one depends on it in another way."""
     found: set[int] = set()
     free = free_ranges(nest.node)
-    for node in nest.nodes():
+    for node in nest.nodes:
         if node.op is not Op.CMPLT or loop not in free[node]:
             continue
         place, limit = operands(node)

@@ -129,7 +129,7 @@ class CutOffRemainders(Move):
         only = None if self.loop is None else moves.range_of(self.loop)
         made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
         cut: dict[Node, Node] = {}
-        for reduce in nest.reduces():
+        for reduce in nest.reduces:
             total, (loop, *others), arg = Reduce.of(reduce)
             size = loop_size(loop)
             is_wanted = only in (None, loop) and not others and loop.arg.kind == "loop"

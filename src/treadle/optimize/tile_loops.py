@@ -61,9 +61,12 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
     splits = moves.whole((*problem.batch, *outer_columns), "grid")
     column_split = moves.tiled(loop_size(*columns), *in_panel(tile), outer="grid")
     splits.update(moves.flatten(columns, column_split))
-    image_split = _image_split(moves, loop_size(*images), parts)
+    # Images in equal parts: at least as many as are wanted, if there are so many.
+    count = loop_size(*images)
+    shared = next(n for n in range(min(parts, count), count + 1) if count % n == 0)
+    image_split = moves.digits(count, (shared, "grid"), (count // shared, "loop"))
     splits.update(moves.flatten(images, image_split))
-    blocks = -(-parts // loop_size(*(r for r in image_split.ranges if r.arg.kind == "grid")))
+    blocks = -(-parts // shared)
     row_split = _row_split(moves, loop_size(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     take("register_tile")
@@ -76,13 +79,7 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
     return LoopTiling(row_split, column_split, splits)
 
 
-def pack(
-    moves: Moves,
-    operand: Node,
-    steps: Loops,
-    line: Split,
-    is_shared: bool,
-) -> Node:
+def pack(moves: Moves, operand: Node, steps: Loops, line: Split, is_shared: bool) -> Node:
     """An operand as [step][line of the tile]: tile by tile, or all of it if workers share it.
 
     `line` is what its rows or columns have become.
@@ -122,12 +119,6 @@ def _fewest(loops: Loops, are_enough: Callable[[int], bool]) -> tuple[Loops, Loo
         if are_enough(loop_size(*loops[start:])):
             return loops[:start], loops[start:]
     return (), loops
-
-
-def _image_split(moves: Moves, count: int, blocks: int) -> Split:
-    """`count` images in equal parts: in at least `blocks`, if there are as many."""
-    parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
-    return moves.digits(count, (parts, "grid"), (count // parts, "loop"))
 
 
 def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:
