@@ -61,10 +61,8 @@ class ComputeRows(Move):
     but_of_products: bool = False
 
     def apply(self, moves: Moves) -> None:
-        if self.but_of_products:
-            moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
-        else:
-            moves.root = without_rows(moves.root)
+        stays = lambda row: self.but_of_products and is_of_product(row)
+        moves.root = without_rows(moves.root, lambda row: not stays(row))
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,9 @@ def _recognise(nest: Nest) -> Chain | None:
         if factors is None or free[product] != loops:
             return None
         others.append(factors[1])
-    if columns and not (products and all(_fits(i, columns) for i in nest.stores())):
+    # A store has the last of the columns as lanes, or none of them.
+    fits = lambda index: stride(index, columns[-1]) == 1 or ranges_of(index).isdisjoint(columns)
+    if columns and not (products and all(map(fits, nest.stores()))):
         return None
     operands = [n for stage in rows for n in _operands(stage)] + others
     shared = [r for r in nest.loops if r in around and any(r not in free[n] for n in operands)]
@@ -159,12 +159,6 @@ def _recognise(nest: Nest) -> Chain | None:
     if not shared:
         return None
     return Chain(max(shared, key=loop_size), columns, products, rows)
-
-
-def _fits(index: Node, columns: tuple[Node, ...]) -> bool:
-    """Whether a store has the last of `columns` as lanes, or none of them."""
-    free = ranges_of(index)
-    return stride(index, columns[-1]) == 1 or not free & frozenset(columns)
 
 
 def _operands(stage: Node) -> list[Node]:

@@ -110,7 +110,9 @@ class _Counted:
 
     def effort(self) -> Effort:
         arithmetic = accesses = apart = waits = 0.0
-        fused = {operand(n) for n in self.order if n.op is Op.REDUCE and self._is_fused(n)}
+        sums = [n for n in self.order if n.op is Op.REDUCE and n.arg.op is Op.ADD]
+        # A product is added by the instruction that multiplies.
+        fused = {operand(n) for n in sums if self.target.has_fma and operand(n).op is Op.MUL}
         for node in self.order:
             if node.op is Op.REDUCE:
                 loops = self.free[operand(node)].union(closed_ranges(node))
@@ -124,6 +126,7 @@ class _Counted:
         for touch in self.touches:
             vectors, lanes = self._loaded(touch)
             accesses, apart = accesses + vectors, apart + lanes
+        in_code = [r for r in self.order if r.op is Op.RANGE and not _is_copied(r)]
         into = lambda size: self._fetched(CACHE_SHARE * size, CACHE_LINE)
         return Effort(
             phases=sum(
@@ -133,7 +136,7 @@ class _Counted:
             accesses=accesses,
             apart=apart,
             waits=waits,
-            steps=self._steps(),
+            steps=sum(self._times(self._enclosing(frozenset({r}))) for r in in_code),
             into_l1=into(self.target.l1),
             into_l2=into(self.target.l2),
             into_l3=into(self.target.l3),
@@ -164,17 +167,7 @@ class _Counted:
         vectors = -(-lanes * itemsize // self.target.vector_bytes) if lanes > 1 else 1
         return self._times(enclosing) / lanes * vectors
 
-    def _steps(self) -> float:
-        """How many steps all loops take that are loops in the code."""
-        loops = [r for r in self.order if r.op is Op.RANGE and not _is_copied(r)]
-        return sum(self._times(self._enclosing(frozenset({r}))) for r in loops)
-
     # -- reductions -----------------------------------------------------------------------------
-
-    def _is_fused(self, reduce: Node) -> bool:
-        """Whether a product is added by the instruction that multiplies."""
-        value = operand(reduce)
-        return self.target.has_fma and value.op is Op.MUL and reduce.arg.op is Op.ADD
 
     def _accumulators(self, reduce: Node) -> tuple[float, float]:
         """(additions that could run while others are waited for, accumulators in memory)."""

@@ -34,14 +34,13 @@ from .cached_rows import cache_costly_rows, cache_gathered_rows
 from .carried_rows import carry_rows
 from .chained_matmul import ComputeRows, block_chained_matmul
 from .column_reduction import is_down_columns, reduce_columns, steps_of_part
-from .dual_streams import halves_of_row, pair_of_rows
 from .grouped_reductions import tile_group
 from .hoist_masks import HoistMasks
 from .lane_width import lanes_of
 from .layout_changes import change_layout
 from .loop_digits import merge_all, split_digits
 from .loop_moves import reorder, replace_loops
-from .mask_pieces import in_pieces
+from .loop_pieces import halves_of_row, in_pieces, pair_of_rows
 from .moves import Move, Moves, Schedule
 from .nest import (
     SHORT_STRIDE,
@@ -172,12 +171,8 @@ def _optimize(
         cache_costly_rows(moves, target)
         cache_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
-    while True:
-        left = (n for n in moves.nests() if n.loops not in done and not n.is_scheduled)
-        nest = next(left, None)
-        if nest is None:
-            pipeline_rows(moves, target)
-            return
+    is_left = lambda nest: nest.loops not in done and not nest.is_scheduled
+    while (nest := next(filter(is_left, moves.nests()), None)) is not None:
         is_tiled = parameters.is_tiled and (
             tile_reduction(moves, nest, target, parameters)
             or tile_group(moves, nest, target, parameters)
@@ -188,6 +183,7 @@ def _optimize(
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
+    pipeline_rows(moves, target)
 
 
 # -- long reductions ------------------------------------------------------------------------------
@@ -196,12 +192,9 @@ def _optimize(
 def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
-    while True:  # a cut changes what stands around it: look again after each
-        pairs = _whole_reductions(moves)
-        left = (one for one in pairs if seen.isdisjoint((one[1], *closed_ranges(one[1]))))
-        found = next(left, None)
-        if found is None:
-            return
+    is_new = lambda one: seen.isdisjoint((one[1], *closed_ranges(one[1])))
+    # A cut changes what stands around it: look again after each.
+    while (found := next(filter(is_new, _whole_reductions(moves)), None)) is not None:
         nest, reduce = found
         seen.add(reduce)
         is_whole = target.workgroup is None and _is_all(nest, reduce)

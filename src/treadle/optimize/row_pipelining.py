@@ -116,7 +116,9 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
     found: Ahead = {}
     for node in reversed(order):
         now = needed.get(node, 0)
-        if _is_kept(node) or (_is_total(node) and node not in readers):
+        # Of a tuple each item is a value by itself.
+        is_total = node.op is Op.ITEM or (node.op is Op.REDUCE and not is_tuple(node))
+        if _is_kept(node) or (is_total and node not in readers):
             # It is computed anew in the steps of these loops.
             left = as_stage(node)
             around = ranges_of(Node.sink(left.filling)) - frozenset(left.loops)
@@ -131,11 +133,6 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
 
 def _is_kept(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.scope == "shared"
-
-
-def _is_total(node: Node) -> bool:
-    """Whether a node is one value of a reduction: of a tuple each item by itself."""
-    return node.op is Op.ITEM or (node.op is Op.REDUCE and not is_tuple(node))
 
 
 def _is_simple(node: Node) -> bool:

@@ -47,9 +47,10 @@ def parts_of_panels(problem: TileProblem, tile: Tile) -> int:
 
 def loops_of_rows(problem: TileProblem, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, loops whose steps are cut into tiles)."""
-    if problem.around:
+    if problem.around or problem.windows is None:
         return problem.around, problem.rows_of_tiles
-    return ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
+    # The fewest with hardly a tile more, so that results of a tile lie side by side, in one image.
+    return _fewest(problem.rows, lambda size: -size % tile.rows <= size * PADDED_ROWS)
 
 
 def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
@@ -103,14 +104,6 @@ def _panel_loops(columns: Loops, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, innermost loops that are cut into panels): the fewest that fill panels."""
     fills = lambda size: size % tile.columns == 0 or size >= 16 * tile.columns
     return _fewest(columns, fills)
-
-
-def _image_loops(rows: Loops, tile: Tile) -> tuple[Loops, Loops]:
-    """(loops outside, loops whose steps are cut into tiles): the fewest with hardly a tile more.
-
-    So that results of a tile lie side by side, in one image.
-    """
-    return _fewest(rows, lambda size: -size % tile.rows <= size * PADDED_ROWS)
 
 
 def _fewest(loops: Loops, are_enough: Callable[[int], bool]) -> tuple[Loops, Loops]:

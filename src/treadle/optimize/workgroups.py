@@ -49,11 +49,10 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
     target = replace(target, workgroup=workgroup)
     done: set[Node] = set()
     scalar_done = False
-    while True:
-        pending = (n for n in moves.nests() if not (n.is_scheduled or done.intersection(n.loops)))
-        nest = next((n for n in pending if n.loops or not scalar_done), None)
-        if nest is None:
-            return
+    is_pending = lambda nest: (
+        not (nest.is_scheduled or done.intersection(nest.loops)) and (nest.loops or not scalar_done)
+    )
+    while (nest := next(filter(is_pending, moves.nests()), None)) is not None:
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
         if not (parameters.is_tiled and _tile_for_workgroups(moves, nest, target)):
@@ -128,10 +127,7 @@ def _workgroup_for_each_row(
         splits |= _shared_results(moves, nest, rows, rest, work_items)
     replace_loops(moves, splits, "workgroup_rows")
     shared: set[Node] = set()
-    while True:
-        found = _reduction_to_share(moves, grid, shared)
-        if found is None:
-            return
+    while (found := _reduction_to_share(moves, grid, shared)) is not None:
         reduce, loop = found
         mine = max(least, min(work_items, _power_below(loop_size(loop))))
         is_short = all(map(_is_for_subgroups, in_same_loops(moves.root, reduce)))
