@@ -28,7 +28,6 @@ KNOWN = {
     "optimize/row_blocking.py": "a chain of products",
     "optimize/row_tiles.py": "a chain of products on matrix units: rows against tiles of keys",
     "optimize/rows_of_totals.py": "reductions and scans, down columns only",
-    "optimize/tile_masks.py": "a chain of products on matrix units: masks of scores",
     "optimize/texels.py": "stores to textures",
     "optimize/two_level_argmax.py": "argmax",
     "optimize/variance.py": "a variance's sums",

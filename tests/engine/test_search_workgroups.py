@@ -17,9 +17,9 @@ from treadle.engine.translation import Job, Translator
 from treadle.engine.trial import Trial
 from treadle.engine.work import work_of
 from treadle.ir.text import render
+from treadle.optimize.heuristic import parsed, replay
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.reduction_moves import ShareReduction
-from treadle.optimize.replay import parsed, replay
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.space import Space
 from treadle.target import nvidia_target

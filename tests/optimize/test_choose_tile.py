@@ -7,9 +7,9 @@ import pytest
 from treadle import Tensor
 from treadle.dtype import dtypes
 from treadle.optimize.choose_tile import Sizes, Tile, choose, tiles_near
+from treadle.optimize.heuristic import parsed
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.moves import Moves, Schedule
-from treadle.optimize.replay import parsed
 from treadle.optimize.row_tiles import choose_block
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.tile_reduction import TileReduction
@@ -160,7 +160,6 @@ def test_a_block_of_attention_is_the_first_of_which_two_workgroups_fit():
 
 def test_the_levels_of_a_tile_multiply():
     assert (OF_SUBGROUPS.rows, OF_SUBGROUPS.columns) == (128, 64)
-    assert OF_SUBGROUPS.with_each(0, 2).each == (2, 2)
     assert OF_SUBGROUPS.count(Sizes(256, 100, 8, batch=3)) == 12
 
 

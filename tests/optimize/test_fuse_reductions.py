@@ -4,8 +4,8 @@ import numpy as np
 
 from treadle import Tensor
 from treadle.ir.op import Op
-from treadle.optimize.fuse_reductions import fuse_reductions
 from treadle.optimize.moves import Moves
+from treadle.optimize.reduction_moves import fuse_reductions
 from treadle.target import parse_target
 
 

@@ -36,7 +36,7 @@ def test_a_product_of_which_the_upper_half_is_kept_does_not_count(narrow, wide, 
     constant = ((x.cast(wide) * factor) >> 16).cast(narrow)
     variable = ((x.cast(wide) * y.cast(wide)) >> 16).cast(narrow)
     for made in (constant, variable, constant + variable):
-        assert widest_itemsize(nest_of(made).nodes()) == 2
+        assert widest_itemsize(nest_of(made).nodes) == 2
     assert lanes_of(nest_of(constant), TARGET, 2) == 32
 
 
@@ -44,18 +44,18 @@ def test_a_product_that_somebody_else_reads_counts():
     x = given(dtypes.uint16)
     product = x.cast(dtypes.uint32) * 3
     made = (product >> 16).cast(dtypes.uint16) + (product & 255).cast(dtypes.uint16)
-    assert widest_itemsize(nest_of(made).nodes()) == 4
+    assert widest_itemsize(nest_of(made).nodes) == 4
 
 
 @pytest.mark.parametrize("factor", [65_536, 100_000])
 def test_a_factor_of_more_than_16_bits_makes_the_product_count(factor):
     made = ((given(dtypes.uint16).cast(dtypes.uint32) * factor) >> 16).cast(dtypes.uint16)
-    assert widest_itemsize(nest_of(made).nodes()) == 4
+    assert widest_itemsize(nest_of(made).nodes) == 4
 
 
 def test_another_shift_makes_the_product_count():
     made = ((given(dtypes.uint16).cast(dtypes.uint32) * 3) >> 15).cast(dtypes.uint16)
-    assert widest_itemsize(nest_of(made).nodes()) == 4
+    assert widest_itemsize(nest_of(made).nodes) == 4
 
 
 def test_what_does_not_depend_on_the_loop_has_no_lanes():

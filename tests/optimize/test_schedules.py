@@ -13,13 +13,12 @@ from treadle.engine.programs import Programs
 from treadle.engine.run import scheduled
 from treadle.errors import InternalError
 from treadle.ir.choices import CHOICES, choices_of
-from treadle.optimize.heuristic import optimize
+from treadle.optimize.heuristic import optimize, parsed, replay
 from treadle.optimize.loop_digits import Merge
 from treadle.optimize.loop_moves import Extent, Loops, Part, Reorder
 from treadle.optimize.moves import Move, Moves, Schedule
 from treadle.optimize.records import Loop, Reduction
 from treadle.optimize.reduction_moves import SplitReduction
-from treadle.optimize.replay import parsed, replay
 from treadle.optimize.shared_tiles import TileForWorkgroups
 from treadle.target import parse_target
 

@@ -36,7 +36,7 @@ from ..ir.op import Op
 from ..ir.rounding import Value
 from ..ir.versions import memory_key, view_base
 from ..ir.views import After, Assign
-from ..optimize.replay import parsed, replay
+from ..optimize.heuristic import parsed, replay
 from ..schedule.kernel import Kernel
 from ..target import Target
 from .devices import Device, Opened

@@ -20,8 +20,8 @@ from ..errors import InternalError
 from ..ir.node import Node
 from ..ir.remembered import remembered
 from ..ir.text import parse
+from ..optimize.heuristic import replay
 from ..optimize.moves import Schedule
-from ..optimize.replay import replay
 from .devices import Device, Opened
 from .loading import digest, load
 from .translation import Job, Translator

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, TypeAlias, TypedDict
 
 from ..dtype import DType, ImageDType, to_dtype
 from ..ir.symbolic import no_value
+from ..optimize.heuristic import parsed
 from ..optimize.moves import Schedule
-from ..optimize.replay import parsed
 from ..runtime.base import Buffer, Entry, Launch, Library
 from .work import Work
 

@@ -28,8 +28,8 @@ from ..backends import backend_of
 from ..config import settings
 from ..ir.choices import forget_choices
 from ..ir.node import Node
+from ..optimize.heuristic import replay
 from ..optimize.moves import Schedule
-from ..optimize.replay import replay
 from ..optimize.space import Space
 from .agreement import can_be_judged
 from .measure import SearchTask

@@ -37,7 +37,7 @@ UNROLL = 4
 def cache_costly_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each costly row that a reduction and the output both compute."""
     for nest in moves.open_nests():
-        for reduce in nest.reduces():
+        for reduce in nest.reduces:
             _keep(moves, nest, reduce, target)
 
 
@@ -51,7 +51,7 @@ def _keep(moves: Moves, nest: Nest, reduce: Node, target: Target) -> None:
     if len(rest) != 1 or loop_size(rest[0]) != size or along.arg.kind != "loop":
         return
     fits = target.l2 // 4
-    outside = {n for n in nest.nodes() if n in free and rest[0] in free[n]}
+    outside = {n for n in nest.nodes if n in free and rest[0] in free[n]}
     for number, value in enumerate(reversed(reduced.toposort())):
         if along not in free[value] or size < MIN_ROW or size * value.dtype.itemsize > fits:
             continue
@@ -102,7 +102,7 @@ def cache_gathered_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each row of memory that is read in any order, if much of it is."""
     for nest in moves.nests():
         if nest.node.op is Op.END and not sequential_loops(nest):
-            for load in nest.nodes():
+            for load in nest.nodes:
                 if load.op is Op.LOAD and Load.of(load).is_gated:
                     _keep_gathered(moves, nest, load, target)
 

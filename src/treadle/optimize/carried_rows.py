@@ -28,7 +28,7 @@ from dataclasses import dataclass
 
 from ..ir.accumulators import identity
 from ..ir.args import StageArg
-from ..ir.carried import Dot, Product, Reduction, Rows, reads, rows_of, unrounded, without_guard
+from ..ir.carried import Dot, Reduction, Rows, reads, rows_of, unrounded, without_guard
 from ..ir.carried_units import SUBGROUPS, block_bytes, of_keys_alone, products_of, unit_of
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
@@ -41,7 +41,6 @@ from .choose_tile import Tile
 from .masked_bounds import common, needed, shown, value_where
 from .moves import Move, Moves
 from .row_tiles import OwnRow, Tiles, choose_block, lane_of, placeholder, tree
-from .tile_masks import hide
 
 __all__ = ["CarryRows", "carry_rows"]
 
@@ -208,18 +207,16 @@ class _Pass:
         self.kernel, self.reductions = kernel, reductions
         self.found, self.tiles, self.hole = kernel.found, kernel.tiles, kernel.hole
         self.tile = self.tiles.over_keys()
-        products = products_of(self.found, reductions)
-        self.scores = {p.sums: self._scores(p) for p in products}
+        tiles, self.scores = self.tiles, dict[Node, list[list[Node]]]()
+        for p in products_of(self.found, reductions):
+            rows, keys = tiles.of_rows(p.of_row, p.depth), tiles.of_keys(p.of_key, p.depth)
+            self.scores[p.sums] = tiles.scores(rows, keys, p.depth)
         self.hidden: dict[Node, float] = {}  # what scores are that masks of products hide
         self.staged: dict[Node, Node] = {}
         self.bases: dict[Node, Node] = {}  # what stands for the base of exponents
         self.terms = {r.total: self._over_holes(r) for r in reductions}
         # By base: what it is after this tile, and by what sums before it shrink.
         self.grown: dict[Node, dict[OwnRow, tuple[Node, Node]]] = {}
-
-    def _scores(self, p: Product) -> list[list[Node]]:
-        rows = self.tiles.of_rows(p.of_row, p.depth)
-        return self.tiles.scores(rows, self.tiles.of_keys(p.of_key, p.depth), p.depth)
 
     def make(self) -> dict[Node, Registers]:
         """Go through the keys: the registers of all totals after that."""
@@ -323,7 +320,7 @@ class _Pass:
                 continue
             if not all(_is_identity(plain[r.total], r, least) for r in uses):
                 continue
-            scores = hide(self.tiles, self.scores[sums], all_of(masks))
+            scores = self.tiles.hide(self.scores[sums], all_of(masks))
             if scores is not None:
                 self.scores[sums] = scores
                 self.terms |= plain

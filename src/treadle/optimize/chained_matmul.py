@@ -35,6 +35,8 @@ from .row_blocking import Blocks, Chain, factors_of, rows_of_a_block
 
 __all__ = ["ChainedMatmul", "ComputeRows", "DivideLast", "block_chained_matmul"]
 
+BLOCK_STEPS = 512  # of the last product that are taken at a time
+
 
 def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
@@ -45,9 +47,9 @@ def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -
             nest = moves.now(nest)
             chain = _recognise(nest)
             if chain is not None:
-                rows = rows_of_a_block(nest, chain, target, parameters)
-                number, steps = moves.number_of(nest), parameters.block_steps
-                moves.make(ChainedMatmul(number, rows, steps, parameters.tile))
+                rows = rows_of_a_block(nest, chain, target, parameters.tile)
+                number = moves.number_of(nest)
+                moves.make(ChainedMatmul(number, rows, BLOCK_STEPS, parameters.tile))
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,8 @@ class ComputeRows(Move):
     but_of_products: bool = False
 
     def apply(self, moves: Moves) -> None:
-        if self.but_of_products:
-            moves.root = without_rows(moves.root, lambda row: not is_of_product(row))
-        else:
-            moves.root = without_rows(moves.root)
+        stays = lambda row: self.but_of_products and is_of_product(row)
+        moves.root = without_rows(moves.root, lambda row: not stays(row))
 
 
 @dataclass(frozen=True)
@@ -117,7 +117,7 @@ def _kept_factor(reduce: Node) -> tuple[Node, Node] | None:
 def _without_factors(nest: Nest) -> dict[Node, Node]:
     """Sums of `(v / w) * y` over rows that share w as `sum(v * y) / w`: one division a row."""
     mapping = {}
-    for reduce in nest.nodes():
+    for reduce in nest.nodes:
         factors = _kept_factor(reduce)
         if factors is None:
             continue
@@ -142,14 +142,16 @@ def _recognise(nest: Nest) -> Chain | None:
         return None
     around = frozenset().union(*(free[n] & loops for n in rows))
     columns = tuple(r for r in nest.loops if r not in around)
-    products = tuple(n for n in nest.nodes() if n.op is Op.REDUCE and free[n] & frozenset(columns))
+    products = tuple(n for n in nest.nodes if n.op is Op.REDUCE and free[n] & frozenset(columns))
     others = []
     for product in products:
         factors = _kept_factor(product)
         if factors is None or free[product] != loops:
             return None
         others.append(factors[1])
-    if columns and not (products and all(_fits(i, columns) for i in nest.stores())):
+    # A store has the last of the columns as lanes, or none of them.
+    fits = lambda index: stride(index, columns[-1]) == 1 or ranges_of(index).isdisjoint(columns)
+    if columns and not (products and all(map(fits, nest.stores()))):
         return None
     operands = [n for stage in rows for n in _operands(stage)] + others
     shared = [r for r in nest.loops if r in around and any(r not in free[n] for n in operands)]
@@ -157,12 +159,6 @@ def _recognise(nest: Nest) -> Chain | None:
     if not shared:
         return None
     return Chain(max(shared, key=loop_size), columns, products, rows)
-
-
-def _fits(index: Node, columns: tuple[Node, ...]) -> bool:
-    """Whether a store has the last of `columns` as lanes, or none of them."""
-    free = ranges_of(index)
-    return stride(index, columns[-1]) == 1 or not free & frozenset(columns)
 
 
 def _operands(stage: Node) -> list[Node]:

@@ -101,11 +101,6 @@ class Tile(Record):
         is_one = self.each == (1, 1) and self.workers[1] == 1
         return is_one and rows == unit.rows and columns <= unit.columns
 
-    def with_each(self, axis: int, count: int) -> Tile:
-        """The tile whose workers have `count` units along an axis."""
-        rows, columns = self.each
-        return replace(self, each=(count, columns) if axis == 0 else (rows, count))
-
     def slice_bytes(self, itemsize: int, padding: int) -> int:
         """What a slice takes of shared memory, with `padding` bytes behind each line of a step."""
         return self.depth * ((self.rows + self.columns) * itemsize + 2 * padding)
@@ -131,9 +126,11 @@ def workgroups_at_a_time(nbytes: int, workgroup: Workgroup, reserved: int) -> in
 
 def tiles_near(tile: Tile) -> Iterator[Tile]:
     """Tiles of subgroups with half and twice as many rows, or columns, or slices in memory."""
-    for axis in (0, 1):
-        for count in _half_and_twice(tile.each[axis], MOST):
-            yield tile.with_each(axis, count)
+    rows, columns = tile.each
+    for count in _half_and_twice(rows, MOST):
+        yield replace(tile, each=(count, columns))
+    for count in _half_and_twice(columns, MOST):
+        yield replace(tile, each=(rows, count))
     for buffers in _half_and_twice(tile.buffers, MOST_BUFFERS):
         yield replace(tile, buffers=buffers)
 

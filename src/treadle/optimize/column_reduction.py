@@ -57,12 +57,12 @@ def reduce_columns(moves: Moves, nest: Nest, target: Target) -> bool:
 
 def _reductions_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     """The reductions down one column, the loops of it and of the rows, how many rows at a time."""
-    reduces = [reduce for reduce in nest.reduces() if not is_unrolled(reduce)]
+    reduces = [reduce for reduce in nest.reduces if not is_unrolled(reduce)]
     columns = {_column_of(nest, reduce) for reduce in reduces}
     if len(columns) != 1 or len({closed_ranges(reduce) for reduce in reduces}) != 1:
         return None
     (column,), (row, *_) = columns, closed_ranges(reduces[0])
-    if column is None or any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes()):
+    if column is None or any(n.op is Op.STAGE and n.arg.scope == "shared" for n in nest.nodes):
         return None
     return reduces, column, row, max(1, BLOCK // max(map(inner_steps, reduces)))
 
@@ -107,9 +107,9 @@ def _scan_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     total, (row, *others) = running_total(nest), sequential_loops(nest)
     if total is None or others or not all(map(has_fixed_size, nest.loops)):
         return None
-    keeps = any(n.op in (Op.REDUCE, Op.STAGE) for n in nest.nodes())
+    keeps = any(n.op in (Op.REDUCE, Op.STAGE) for n in nest.nodes)
     is_plain = all(e.op is Op.STORE and Store.of(e).memory.op is Op.PARAM for e in nest.effects)
-    if keeps or not (nest.effects and is_plain) or len(nest.nodes()) > MOST_SCANNED:
+    if keeps or not (nest.effects and is_plain) or len(nest.nodes) > MOST_SCANNED:
         return None
     stores = [Store.of(effect) for effect in nest.effects]
     reads = [index for value in nest.values for index in reads_of(value)]

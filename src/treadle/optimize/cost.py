@@ -25,7 +25,7 @@ from ..ir.views import Access, Stage, Store, operand
 from ..target import CACHE_LINE, CACHE_SHARE, PAGE, PAGES, Effort, Target
 from .nest import SHORT_STRIDE, flat_place
 
-__all__ = ["effort", "seconds"]
+__all__ = ["effort", "loops_around", "seconds"]
 
 FORMULA = 16  # instructions of a function that is computed by a polynomial
 SLOW = dict.fromkeys(TRANSCENDENTAL, FORMULA) | {
@@ -44,6 +44,31 @@ def seconds(ast: Node, target: Target) -> float:
 def effort(ast: Node, target: Target) -> Effort:
     """What the steps of a kernel under its schedule are, on all workers together."""
     return _Counted(ast, target).effort()
+
+
+def loops_around(ast: Node) -> dict[Node, Loops]:
+    """The loops in which each loop runs."""
+    around: dict[Node, Loops] = {}
+    free = free_ranges(ast)
+    for node in reversed(ast.toposort()):
+        closed = closed_ranges(node)
+        if not closed:
+            continue
+        needed = _needed(node, free) - frozenset(closed)
+        outside = needed.union(*(around.get(r, ()) for r in needed))
+        for number, r in enumerate(closed):
+            around[r] = around.get(r, frozenset()) | outside | frozenset(closed[:number])
+    return around
+
+
+def _needed(node: Node, free: dict[Node, Loops]) -> Loops:
+    """The loops that what is looped over depends on: of a STAGE not where it is read."""
+    if node.op is not Op.STAGE:
+        return free[node]
+    filling = Stage.of(node)
+    return frozenset[Node]().union(
+        *(free[n] for n in (filling.value, filling.gate, *filling.filled))
+    )
 
 
 class _Touch(NamedTuple):
@@ -75,7 +100,7 @@ class _Touch(NamedTuple):
 class _Counted:
     def __init__(self, ast: Node, target: Target) -> None:
         self.target, self.order, self.free = target, ast.toposort(), free_ranges(ast)
-        self.around = self._loops_around()
+        self.around = loops_around(ast)
         self.enclosing: dict[Loops, tuple[Node, ...]] = {}
         self.touches = [touch for node in self.order for touch in self._touched(node)]
         self.chains = [
@@ -85,7 +110,9 @@ class _Counted:
 
     def effort(self) -> Effort:
         arithmetic = accesses = apart = waits = 0.0
-        fused = {operand(n) for n in self.order if n.op is Op.REDUCE and self._is_fused(n)}
+        sums = [n for n in self.order if n.op is Op.REDUCE and n.arg.op is Op.ADD]
+        # A product is added by the instruction that multiplies.
+        fused = {operand(n) for n in sums if self.target.has_fma and operand(n).op is Op.MUL}
         for node in self.order:
             if node.op is Op.REDUCE:
                 loops = self.free[operand(node)].union(closed_ranges(node))
@@ -99,14 +126,17 @@ class _Counted:
         for touch in self.touches:
             vectors, lanes = self._loaded(touch)
             accesses, apart = accesses + vectors, apart + lanes
+        in_code = [r for r in self.order if r.op is Op.RANGE and not _is_copied(r)]
         into = lambda size: self._fetched(CACHE_SHARE * size, CACHE_LINE)
         return Effort(
-            phases=self._phases(),
+            phases=sum(
+                n.op is Op.END or (n.op is Op.STAGE and n.arg.scope == "grid") for n in self.order
+            ),
             arithmetic=arithmetic,
             accesses=accesses,
             apart=apart,
             waits=waits,
-            steps=self._steps(),
+            steps=sum(self._times(self._enclosing(frozenset({r}))) for r in in_code),
             into_l1=into(self.target.l1),
             into_l2=into(self.target.l2),
             into_l3=into(self.target.l3),
@@ -114,27 +144,6 @@ class _Counted:
         )
 
     # -- loops ----------------------------------------------------------------------------------
-
-    def _loops_around(self) -> dict[Node, Loops]:
-        """The loops in which each loop runs."""
-        around: dict[Node, Loops] = {}
-        for node in reversed(self.order):
-            closed = closed_ranges(node)
-            if not closed:
-                continue
-            needed = self._needed(node) - frozenset(closed)
-            outside = needed.union(*(around.get(r, ()) for r in needed))
-            for number, r in enumerate(closed):
-                around[r] = around.get(r, frozenset()) | outside | frozenset(closed[:number])
-        return around
-
-    def _needed(self, node: Node) -> Loops:
-        """The loops that what is looped over depends on: of a STAGE not where it is read."""
-        if node.op is not Op.STAGE:
-            return self.free[node]
-        filling = Stage.of(node)
-        inside = (filling.value, filling.gate, *filling.filled)
-        return frozenset[Node]().union(*(self.free[n] for n in inside))
 
     def _enclosing(self, loops: Loops) -> tuple[Node, ...]:
         """The loops around what depends on `loops`, outermost first; of copies but its own."""
@@ -158,21 +167,7 @@ class _Counted:
         vectors = -(-lanes * itemsize // self.target.vector_bytes) if lanes > 1 else 1
         return self._times(enclosing) / lanes * vectors
 
-    def _steps(self) -> float:
-        """How many steps all loops take that are loops in the code."""
-        loops = [r for r in self.order if r.op is Op.RANGE and not _is_copied(r)]
-        return sum(self._times(self._enclosing(frozenset({r}))) for r in loops)
-
-    def _phases(self) -> int:
-        return sum(n.op is Op.END or (n.op is Op.STAGE and n.arg.scope == "grid")
-                   for n in self.order)  # fmt: skip
-
     # -- reductions -----------------------------------------------------------------------------
-
-    def _is_fused(self, reduce: Node) -> bool:
-        """Whether a product is added by the instruction that multiplies."""
-        value = operand(reduce)
-        return self.target.has_fma and value.op is Op.MUL and reduce.arg.op is Op.ADD
 
     def _accumulators(self, reduce: Node) -> tuple[float, float]:
         """(additions that could run while others are waited for, accumulators in memory)."""
@@ -203,7 +198,7 @@ class _Counted:
             stage = Stage.of(node)
             itemsize = stage.dtype.scalar.itemsize
             size = math.prod(stage.arg.sizes) * itemsize
-            memory, filling = stage.value, self._needed(node)
+            memory, filling = stage.value, _needed(node, self.free)
             for places, loops in ((stage.filled, filling), (stage.read, None)):
                 index = flat_place(places, stage.arg.sizes)
                 runs_in = ranges_of(index) if loops is None else loops

@@ -22,7 +22,6 @@ from .choose_tile import Tile
 from .moves import Move, Moves
 from .nest import Nest, stride
 from .parameters import Parameters
-from .records import Reduction
 from .tile_cost import is_at_hand, is_in_place, tile_of_vectors
 from .tile_loops import pack, tile_loops
 from .tile_problem import TileProblem, lasts, operands_by_rows, problem_of
@@ -64,25 +63,21 @@ class TileGroup(Move):
             raise ValueError(f"{self}: the nest has no reductions of the same rows and columns")
         names = {moves.name_of(problem.reduce) for problem in problems}  # by loops, which stay
         moves.root = moves.root.substitute(_products_first(moves.root, problems))
-        _tile(moves, problems, names, self.tile)
-
-
-def _tile(moves: Moves, problems: list[TileProblem], names: set[Reduction], tile: Tile) -> None:
-    target = moves.target
-    kept = {p.steps: is_in_place(p, tile) or is_at_hand(p, target) for p in problems}
-    tiling = tile_loops(moves, problems[0], tile)
-    new: dict[Node, Node] = {}
-    packed: dict[Node, Node] = {}
-    for reduce in [n for name, n in moves.reductions().items() if name in names]:
-        value, steps, arg = Reduce.of(reduce)
-        x, y = operands_by_rows(reduce, tiling.rows)
-        if x not in packed and not kept[steps]:
-            packed[x] = pack(moves, x, steps, tiling.rows, True)
-            take("packed_rows")
-        panel = pack(moves, y, steps, tiling.columns, lasts(y))
-        take("packed_columns_for_all" if lasts(y) else "packed_columns")
-        new[reduce] = Reduce(value.substitute({x: packed.get(x, x), y: panel}), steps, arg).node()
-    moves.root = moves.root.substitute(new)
+        kept = {p.steps: is_in_place(p, self.tile) or is_at_hand(p, moves.target) for p in problems}
+        tiling = tile_loops(moves, problems[0], self.tile)
+        new: dict[Node, Node] = {}
+        packed: dict[Node, Node] = {}
+        for reduce in [n for name, n in moves.reductions().items() if name in names]:
+            value, steps, arg = Reduce.of(reduce)
+            x, y = operands_by_rows(reduce, tiling.rows)
+            if x not in packed and not kept[steps]:
+                packed[x] = pack(moves, x, steps, tiling.rows, True)
+                take("packed_rows")
+            panel = pack(moves, y, steps, tiling.columns, lasts(y))
+            take("packed_columns_for_all" if lasts(y) else "packed_columns")
+            value = value.substitute({x: packed.get(x, x), y: panel})
+            new[reduce] = Reduce(value, steps, arg).node()
+        moves.root = moves.root.substitute(new)
 
 
 def _problems(nest: Nest) -> list[TileProblem]:
@@ -91,7 +86,7 @@ def _problems(nest: Nest) -> list[TileProblem]:
     if len(inner) != 1 or len(nest.loops) < 2:
         return []
     problems = []
-    for reduce in nest.reduces():
+    for reduce in nest.reduces:
         problem = problem_of(nest, reduce, *inner)
         if problem is None or problem.batch or problem.columns != (*inner,):
             return []

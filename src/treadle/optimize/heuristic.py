@@ -1,7 +1,11 @@
 """The schedule that is picked at once, from the kernel's shape and the target's numbers.
 
-    optimize(ast, target)  ->  (ast with grid, unroll and vector loops, its Schedule)
-    optimize(ast, target, parameters)  ->  the same, with other numbers (see parameters.py)
+    fast, schedule = optimize(ast, target)      fast has grid, unroll and vector loops
+    optimize(ast, target, parameters)           the same, with other numbers (see parameters.py)
+    replay(ast, target, parsed(str(schedule))) is fast
+
+The text of a schedule says all that was chosen; the target says what the processor has, such as its
+vectors and matrix units.
 
 In this order: loops of sizes that launches decide get their largest size, under masks, and at last
 end early (symbolic_loops.py); sums of one element become loads; neighbouring loops merge; chains of
@@ -30,16 +34,14 @@ from .cached_rows import cache_costly_rows, cache_gathered_rows
 from .carried_rows import carry_rows
 from .chained_matmul import ComputeRows, block_chained_matmul
 from .column_reduction import is_down_columns, reduce_columns, steps_of_part
-from .dual_streams import halves_of_row, pair_of_rows
-from .fuse_reductions import fuse_reductions
 from .grouped_reductions import tile_group
 from .hoist_masks import HoistMasks
 from .lane_width import lanes_of
 from .layout_changes import change_layout
 from .loop_digits import merge_all, split_digits
 from .loop_moves import reorder, replace_loops
-from .mask_pieces import in_pieces
-from .moves import Moves, Schedule
+from .loop_pieces import halves_of_row, in_pieces, pair_of_rows
+from .moves import Move, Moves, Schedule
 from .nest import (
     SHORT_STRIDE,
     Nest,
@@ -55,8 +57,8 @@ from .nest import (
 from .one_hot_gather import gather_one_hot
 from .output_reductions import CutOffEnds, StageParts, share_loops
 from .parameters import Parameters
-from .records import Loop
-from .reduction_moves import CutOffRemainders, SplitReduction
+from .records import Loop, read
+from .reduction_moves import CutOffRemainders, SplitReduction, fuse_reductions
 from .row_pipelining import pipeline_rows
 from .symbolic_loops import PadLoops, TrimLoops
 from .texels import schedule_texels
@@ -65,7 +67,7 @@ from .two_level_argmax import search_in_blocks
 from .variance import WidenSums
 from .workgroups import schedule_workgroups
 
-__all__ = ["optimize"]
+__all__ = ["optimize", "parsed", "replay"]
 
 MAX_CHUNKS = 64
 DEFAULT = Parameters()
@@ -98,6 +100,23 @@ def optimize(ast: Node, target: Target, parameters: Parameters = DEFAULT) -> tup
         _optimize(moves, target, parameters, keeps_rows=False)
     moves.make(TrimLoops())
     return moves.root, moves.schedule()
+
+
+def replay(ast: Node, target: Target, moves: Schedule) -> Node:
+    """`ast` after `moves`. Raises ValueError where one does not fit the kernel."""
+    kernel = Moves(ast, target)
+    for move in moves:
+        kernel.make(move)
+    return kernel.root
+
+
+def parsed(text: str) -> Schedule:
+    """The schedule of which `text` is the text. Raises ValueError for any other text."""
+    records = read(text)
+    moves = [record for record in records if isinstance(record, Move)]
+    if len(moves) < len(records):
+        raise ValueError(f"a schedule has a move on each line: {text!r}")
+    return Schedule(moves)
 
 
 def _with_outputs(ast: Node, target: Target, parameters: Parameters) -> Moves | None:
@@ -152,23 +171,19 @@ def _optimize(
         cache_costly_rows(moves, target)
         cache_gathered_rows(moves, target)
     done: set[tuple[Node, ...]] = set()
-    while True:
-        left = (n for n in moves.nests() if n.loops not in done and not n.is_scheduled)
-        nest = next(left, None)
-        if nest is None:
-            pipeline_rows(moves, target)
-            return
+    is_left = lambda nest: nest.loops not in done and not nest.is_scheduled
+    while (nest := next(filter(is_left, moves.nests()), None)) is not None:
         is_tiled = parameters.is_tiled and (
             tile_reduction(moves, nest, target, parameters)
             or tile_group(moves, nest, target, parameters)
         )
-        if not is_tiled and parameters.lanes == 0:
-            is_tiled = reduce_columns(moves, nest, target)
+        is_tiled = is_tiled or reduce_columns(moves, nest, target)
         if not (is_tiled or change_layout(moves, nest, target)):
             _general(moves, nest, target, parameters)
         done.update(n.loops for n in moves.nests() if n.is_scheduled)
         if not is_tiled and nest.loops in [n.loops for n in moves.nests()]:
             done.add(nest.loops)
+    pipeline_rows(moves, target)
 
 
 # -- long reductions ------------------------------------------------------------------------------
@@ -177,12 +192,9 @@ def _optimize(
 def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut reductions with few results into chunks; each chunk's result is kept, then combined."""
     seen: set[Node] = set()
-    while True:  # a cut changes what stands around it: look again after each
-        pairs = _whole_reductions(moves)
-        left = (one for one in pairs if seen.isdisjoint((one[1], *closed_ranges(one[1]))))
-        found = next(left, None)
-        if found is None:
-            return
+    is_new = lambda one: seen.isdisjoint((one[1], *closed_ranges(one[1])))
+    # A cut changes what stands around it: look again after each.
+    while (found := next(filter(is_new, _whole_reductions(moves)), None)) is not None:
         nest, reduce = found
         seen.add(reduce)
         is_whole = target.workgroup is None and _is_all(nest, reduce)
@@ -202,13 +214,13 @@ def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     for nest in moves.nests():
         if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
             loops = frozenset(nest.loops)
-            yield from ((nest, one) for one in nest.reduces() if ranges_of(one) == loops)
+            yield from ((nest, one) for one in nest.reduces if ranges_of(one) == loops)
 
 
 def _is_all(nest: Nest, reduce: Node) -> bool:
     """Whether all reductions of a nest that have loops are in those of `reduce`."""
     loops = closed_ranges(reduce)
-    return all(closed_ranges(n) == loops for n in nest.reduces() if not is_unrolled(n))
+    return all(closed_ranges(n) == loops for n in nest.reduces if not is_unrolled(n))
 
 
 def _split(
@@ -242,7 +254,7 @@ def _in_whole_blocks(
     if loop not in made:
         return reduce, loop
     whole, _ = made[loop]
-    reduces = moves.now(nest).reduces()
+    reduces = moves.now(nest).reduces
     return next(r for r in reduces if closed_ranges(r) == (whole,)), whole
 
 
@@ -270,7 +282,7 @@ def _chunks_for_work_items(reduce: Node, results: int, target: Target) -> int:
 
 
 def _is_sequential(nest: Nest) -> bool:
-    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes())
+    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes)
 
 
 # -- every other nest -----------------------------------------------------------------------------
@@ -287,7 +299,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
     block = lanes_of(nest, target, 2) * parameters.copies
     moves.make(CutOffRemainders(moves.number_of(nest), block))
     nest = moves.now(nest)
-    vector = _nth_vector(nest, ordered_steps, parameters.lanes)
+    vector = _best_vector(nest, ordered_steps)
     lanes = lanes_of(nest, target, 2)
     splits: dict[Node, Split] = {}
     reasons: dict[Node, tuple[str, ...]] = {}
@@ -300,7 +312,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         reasons[vector] = ("lane_results", *(("split_concat",) if pieces else ()))
         splits[vector] = pieces or _vector_tile(moves, nest, vector, lanes, parameters)
     free, pair = free_ranges(nest.node), None
-    for reduce in nest.reduces():
+    for reduce in nest.reduces:
         own = _best_reduce_vector(nest, reduce, scan if vector is None else vector, free)
         if own is not None and own not in splits:
             sharing = _sharing(nest, reduce)
@@ -342,7 +354,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
 def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
     splits: dict[Node, Split] = {}
     budget, sequential = MAX_COPIES, sequential_loops(nest)
-    for reduce in nest.reduces():
+    for reduce in nest.reduces:
         value, loops, _ = Reduce.of(reduce)
         are_open = len(loops) > 1 and all(r.arg.kind == "loop" for r in loops)
         is_window = loop_size(*loops) > SMALL_REDUCE and are_open
@@ -362,15 +374,25 @@ def _unroll_small_reductions(moves: Moves, nest: Nest) -> None:
 
 
 def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
-    """The output loop to make lanes of, if any serves better than the reductions' own loops."""
-    candidates = _free_for_lanes(nest, sequential)
+    """The output loop to make lanes of, if any serves better than the reductions' own loops.
+
+    It fills lanes, and is around no reduction that has lanes of its own.
+    """
+    around = {
+        r
+        for reduce in nest.reduces
+        if any(own.arg.kind == "vector" for own in closed_ranges(reduce))
+        for r in ranges_of(reduce)
+    }
+    around.update(sequential)
+    candidates = [r for r in nest.loops if r not in around and loop_size(r) >= FEWEST_LANES]
     if not candidates:
         return None
     best = max(candidates, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
     score = contiguity(nest, best)
     rivals = [
         contiguity(nest, r)
-        for reduce in nest.reduces()
+        for reduce in nest.reduces
         if best in ranges_of(reduce)
         for r in closed_ranges(reduce)
         if r.arg.kind == "loop" and loop_size(r) >= 8
@@ -380,29 +402,6 @@ def _best_vector(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
     if score <= 0 and not any(stride(i, best) == 1 for i in nest.stores()):
         return None
     return best
-
-
-def _free_for_lanes(nest: Nest, sequential: tuple[Node, ...]) -> list[Node]:
-    """The output loops that fill lanes, and are around no reduction that has lanes of its own."""
-    around = {
-        r
-        for reduce in nest.reduces()
-        if any(own.arg.kind == "vector" for own in closed_ranges(reduce))
-        for r in ranges_of(reduce)
-    }
-    around.update(sequential)
-    return [r for r in nest.loops if r not in around and loop_size(r) >= FEWEST_LANES]
-
-
-def _nth_vector(nest: Nest, sequential: tuple[Node, ...], number: int) -> Node | None:
-    """The best loop to make lanes of, or the one that comes `number` places behind it."""
-    best = _best_vector(nest, sequential)
-    if number == 0:
-        return best
-    others = [r for r in _free_for_lanes(nest, sequential) if r is not best]
-    others.sort(key=lambda r: -contiguity(nest, r))
-    ranked = [best, *others] if best is None else [best, None, *others]
-    return ranked[min(number, len(ranked) - 1)]
 
 
 def _strip(nest: Nest, sequential: tuple[Node, ...]) -> Node | None:
@@ -473,12 +472,12 @@ def _vector_tile(
 ) -> Split:
     size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces())
+    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces)
     most = parameters.column_copies if column else parameters.copies
-    is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes()) or len(nest.reduces()) > 1
+    is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes) or len(nest.reduces) > 1
     if column and (is_costly or loop_size(*nest.loops) // (most * lanes) < MANY_STRIPS):
         most = min(most, NARROW)
-    weight = len(nest.nodes()) + _unrolled_work(nest, vector)
+    weight = len(nest.nodes) + _unrolled_work(nest, vector)
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:
@@ -489,7 +488,7 @@ def _vector_tile(
 def _unrolled_work(nest: Nest, vector: Node) -> int:
     """How many more operations the steps of unrolled reductions are, for one vector of results."""
     total = 0
-    for reduce in filter(is_unrolled, nest.reduces()):
+    for reduce in filter(is_unrolled, nest.reduces):
         value, loops, _ = Reduce.of(reduce)
         works = (_vectors_of(n, vector) for n in value.toposort() if n.dtype.kind != "index")
         total += (loop_size(*loops) - 1) * sum(works)
@@ -525,7 +524,7 @@ def _nesting(nest: Nest, vector: Node | None, sequential: tuple[Node, ...]) -> t
 
 def _loops_of_statistics(nest: Nest) -> list[frozenset[Node]]:
     """The nest's loops that each reduction depends on, but for those that depend on all of them."""
-    found = [ranges_of(n).intersection(nest.loops) for n in nest.reduces()]
+    found = [ranges_of(n).intersection(nest.loops) for n in nest.reduces]
     return [loops for loops in found if len(loops) < len(nest.loops)]
 
 

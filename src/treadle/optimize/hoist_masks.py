@@ -153,20 +153,18 @@ def _without_gates(value: Node, other: Node) -> Node:
             continue  # what lies where it does not hold, launches decide
         if not (is_alone or is_met_for_each(left, loops, kept)):
             continue
-        if all(_may_go_without(left, Load.of(load)) for load in loads):
-            return value.substitute({load: _ungated(Load.of(load), left) for load in loads})
+        found = [(n, one) for n in loads if (one := _ungated(Load.of(n), left)) is not None]
+        if len(found) == len(loads):
+            return value.substitute(dict(found))
     return value
 
 
-def _may_go_without(gates: list[Node], load: Load) -> bool:
-    """Whether a LOAD reads between the same places without `gates`, and so inside of its memory."""
+def _ungated(load: Load, gates: list[Node]) -> Node | None:
+    """A LOAD without `gates`, if it reads between the same places, and so inside of its memory."""
     kept = [gate for gate in parts(load.gate) if gate not in gates]
     is_alike = _reads_alike(load.index, kept, parts(load.gate))
-    return is_alike and stays_inside(load.index, load.memory, kept)
-
-
-def _ungated(load: Load, gates: list[Node]) -> Node:
-    return load._replace(gate=all_of(g for g in parts(load.gate) if g not in gates)).node()
+    is_inside = is_alike and stays_inside(load.index, load.memory, kept)
+    return load._replace(gate=all_of(kept)).node() if is_inside else None
 
 
 def _reads(node: Node) -> bool:

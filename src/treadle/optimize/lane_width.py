@@ -29,7 +29,7 @@ def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None 
 
     `loop` is the one to make lanes of, if that is known: what does not depend on it has none.
     """
-    nodes = nest.nodes()
+    nodes = nest.nodes
     if loop is not None:
         free = free_ranges(nest.node)
         nodes = [n for n in nodes if loop in free.get(n, ())]

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..ir.args import RangeKind, Scope, StageArg
+from ..ir.args import Scope, StageArg
 from ..ir.choices import take
 from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of, replace_ranges
 from ..ir.node import Node
@@ -44,11 +44,7 @@ Loops = tuple[Node, ...]
 
 
 def kept(
-    value: Node,
-    arg: StageArg,
-    index: tuple[Node, ...],
-    fill: dict[Node, Split],
-    gate: Node = TRUE,
+    value: Node, arg: StageArg, index: tuple[Node, ...], fill: dict[Node, Split], gate: Node = TRUE
 ) -> Node:
     """`value` kept in memory `arg` at `index`, filled over what its loops become, where `gate`."""
     new = {r: split.expr for r, split in fill.items()}
@@ -84,11 +80,10 @@ def packed(
     lies_across = scope == "grid" and _lies_across(value, steps, lines)
     is_turned = lanes > 0 and any(stride(index, r) == 1 for index in reads for r in steps[-1:])
     is_vector = lanes > 0 and not lies_across and [r.arg.kind for r in lines] == ["unroll"]
-    kinds: dict[Node, RangeKind] = {}
-    if any(stride(index, r) != 1 for index in reads for r in lines[-1:]):
-        # Lanes that each come from another place, or squares, are much code: one vector at a time.
-        kinds = dict.fromkeys(lines[:-1], "loop")
-    outside = [] if is_turned else [*kinds]
+    # Lanes that each come from another place, or squares, are much code: one vector at a time.
+    is_much = any(stride(index, r) != 1 for index in reads for r in lines[-1:])
+    one_by_one = lines[:-1] if is_much else ()
+    outside = () if is_turned else one_by_one
     order = sorted(steps, key=lambda r: r not in gating(value))  # conditions are computed outside
     fill: dict[Node, Split] = {}
     if lies_across:
@@ -96,7 +91,9 @@ def packed(
         fill[steps[-1]] = moves.tiled(loop_size(steps[-1]), (STRIPE, "loop"), outer="grid")
         take("striped_packing")
     fill |= moves.whole(around, "grid")
-    fill |= moves.whole((r for r in (*outside, *order, *lines) if r not in fill), kinds)
+    for r in (*outside, *order, *lines):
+        if r not in fill:
+            fill |= moves.whole((r,), "loop" if r in one_by_one else None)
     if is_turned or is_vector:
         fill |= _in_squares(moves, reads, steps, lanes)
     if lanes:
@@ -136,13 +133,7 @@ def _in_squares(moves: Moves, reads: list[Node], steps: Loops, side: int) -> dic
 
 
 def turned(
-    moves: Moves,
-    value: Node,
-    others: Loops,
-    line: Node,
-    step: Node,
-    work_items: int,
-    each: int,
+    moves: Moves, value: Node, others: Loops, line: Node, step: Node, work_items: int, each: int
 ) -> Node:
     """`value` kept as [others..][line][step], each line so many times `each` long as it takes.
 

@@ -34,7 +34,7 @@ Blocks = tuple[tuple[Node, ...], dict[Node, Split], dict[Node, tuple[str, ...]]]
 
 def change_layout(moves: Moves, nest: Nest, target: Target) -> bool:
     """Schedule a nest whose loads and stores are contiguous in different loops, if it is one."""
-    if nest.node.op is not Op.END or nest.reduces() or sequential_loops(nest):
+    if nest.node.op is not Op.END or nest.reduces or sequential_loops(nest):
         return False
     blocks = _woven(moves, nest, target) or _turned(moves, nest, target)
     if blocks is None:
@@ -78,7 +78,7 @@ def _woven(moves: Moves, nest: Nest, target: Target) -> Blocks | None:
     size = loop_size(along)
     lanes = lanes_of(nest, target, 2, along)
     lanes = lanes if lanes <= size else lanes_of(nest, target, 4, along)
-    nodes = len(nest.nodes()) * loop_size(few)
+    nodes = len(nest.nodes) * loop_size(few)
     if size < lanes or nodes > MOST_NODES:
         return None
     others = tuple(r for r in nest.loops if r not in found)

@@ -113,15 +113,13 @@ def extreme(node: Node, box: Box, is_most: bool) -> Node | None:
                 return None
             total = total + one * factor
         return simplify(total)
-    if node.op in (Op.MAX, Op.MIN) or (node.op is Op.IDIV and _is_above_0(operands(node)[1], box)):
+    # A quotient grows with its number where the divisor is one number above 0 in all of the box.
+    by = operands(node)[1] if node.op is Op.IDIV else None
+    grows = by is not None and ranges_of(by).isdisjoint(box) and bounds(by)[0] > 0
+    if grows or node.op in (Op.MAX, Op.MIN):
         return _with_sources(node, [extreme(side, box, is_most) for side in node.src])
     limit = bounds(node)[is_most]
     return None if math.isinf(limit) else Node.index(limit)
-
-
-def _is_above_0(divisor: Node, box: Box) -> bool:
-    """Whether it is one number above 0 in all of the box."""
-    return ranges_of(divisor).isdisjoint(box) and bounds(divisor)[0] > 0
 
 
 def _with_sources(node: Node, src: list[Node | None]) -> Node | None:

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from ..ir.args import StageArg
 from ..ir.conditions import bounds_where, constraints, parts
-from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
+from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node, as_index
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
@@ -32,9 +33,9 @@ from ..ir.views import (
 )  # fmt: skip
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "contiguity", "flat_place", "gating", "has_inner_loops",
-    "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of", "place_in_row",
-    "reads_of", "running_total", "scan_along_row", "sequential_loops", "stride",
+    "SHORT_STRIDE", "Access", "Nest", "as_stage", "contiguity", "flat_place", "gating",
+    "has_inner_loops", "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of",
+    "place_in_row", "reads_of", "running_total", "scan_along_row", "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
@@ -84,44 +85,35 @@ class Nest:
             return [flat_place(stage.filled, stage.arg.sizes)]
         return [Store.of(effect).index for effect in self.effects]
 
-    def nodes(self) -> Sequence[Node]:
-        """The nodes of this nest alone: not those of nests whose memory it reads."""
-        return self._nodes
-
-    def reduces(self) -> Sequence[Node]:
-        """Its reductions, and those of what it keeps for itself."""
-        return self._reduces
-
     @functools.cached_property
-    def _nodes(self) -> tuple[Node, ...]:
+    def nodes(self) -> tuple[Node, ...]:
+        """The nodes of this nest alone: not those of nests whose memory it reads."""
         return tuple(self._below(lambda n: n.op is not Op.STAGE))
 
     @functools.cached_property
-    def _reduces(self) -> tuple[Node, ...]:
+    def reduces(self) -> tuple[Node, ...]:
+        """Its reductions, and those of what it keeps for itself."""
         inside = lambda n: n.op is not Op.STAGE or n.arg.scope == "shared"
         return tuple(n for n in self._below(inside) if n.op is Op.REDUCE)
 
     def _below(self, inside: Callable[[Node], bool]) -> list[Node]:
         roots = self.values if self.node.op is Op.STAGE else self.effects
-        return Node.sink(roots).toposort(lambda n: inside(n) and not _is_memory(n))
+        is_memory = lambda n: n.op is Op.AFTER and After.of(n).value.op is Op.PARAM
+        return Node.sink(roots).toposort(lambda n: inside(n) and not is_memory(n))
 
     def accesses(self) -> Iterator[Access]:
         """Every load and store, those inside reductions weighted more."""
         weights: dict[Node, int] = {}
-        for node in self.reduces():
+        for node in self.reduces:
             value, loops, _ = Reduce.of(node)
             weight = max(REDUCE_WEIGHT, min(loop_size(*loops), MOST_WEIGHT))
             weights |= dict.fromkeys(reads_of(value), weight)
-        for node in self.nodes():
+        for node in self.nodes:
             index = _index_of(node)
             if index is not None:
                 yield Access(index, weights.get(index, 1))
         for index in self.stores():
             yield Access(index, 1, True)
-
-
-def _is_memory(node: Node) -> bool:
-    return node.op is Op.AFTER and After.of(node).value.op is Op.PARAM
 
 
 def flat_place(places: tuple[Node, ...], sizes: tuple[int, ...]) -> Node:
@@ -170,9 +162,16 @@ def stride(index: Node, loop: Node) -> int | None:
     return step
 
 
+def as_stage(kept: Node) -> Stage:
+    """What a kernel keeps of a row: a STAGE, or a statistic as one that has no place in the row."""
+    if kept.op is Op.STAGE:
+        return Stage.of(kept)
+    return Stage(kept, TRUE, (), (), (), StageArg("shared", ()), kept.dtype)
+
+
 def running_total(nest: Nest) -> Node | None:
     """The total of a scan as it is at each step: an AFTER. None for what is no scan."""
-    ordered = [n for n in nest.nodes() if n.op in (Op.UPDATE, Op.TICKET)]
+    ordered = [n for n in nest.nodes if n.op in (Op.UPDATE, Op.TICKET)]
     if [n.op for n in ordered] != [Op.UPDATE]:
         return None
     return After(Update.of(ordered[0]).register, (*ordered,)).node()
@@ -227,7 +226,7 @@ def lies_along(value: Node, loop: Node) -> bool:
 def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     """Loops whose steps must run in order: of scans, and of scatters into shared places."""
     found: list[Node] = []
-    for node in nest.nodes():
+    for node in nest.nodes:
         if node.op is Op.UPDATE:
             found.extend(Update.of(node).loops)
         if node.op is Op.TICKET:

@@ -137,9 +137,7 @@ def _widen_grid(moves: Moves) -> None:
     results = {r for total in totals for r in closed_ranges(total)}
     loops = closed_ranges(outputs[0])
     around = loops[: max((n for n, r in enumerate(loops) if r in results), default=-1) + 1]
-    splits = moves.whole((r for r in around if r.arg.kind == "loop"), "grid")
-    if splits:
-        moves.replace_loops(splits)
+    moves.replace_loops(moves.whole((r for r in around if r.arg.kind == "loop"), "grid"))
 
 
 def _cut_grid(moves: Moves) -> None:
@@ -177,10 +175,13 @@ def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
     None where a reduction does not go through the loops of an output.
     """
     results = closed_ranges(total)
-    found = {r: _output_of({*results, *closed_ranges(r)}, outputs) for r in reductions_of(total)}
-    homes = {reduce: output for reduce, output in found.items() if output is not None}
-    if len(homes) < len(found):
-        return None
+    homes: dict[Node, Node] = {}
+    for reduce in reductions_of(total):
+        loops = {*results, *closed_ranges(reduce)}
+        home = next((output for output in outputs if {*closed_ranges(output)} == loops), None)
+        if home is None:
+            return None
+        homes[reduce] = home
     parts = {r: with_loops(r, _inner(output)) for r, output in homes.items()}
     if all(set(_grid(output)) == set(results) for output in homes.values()):
         return total.substitute(parts)
@@ -189,10 +190,6 @@ def _in_parts(moves: Moves, total: Node, outputs: list[Node]) -> Node | None:
         reduce: _of_grid(moves, part, _grid(homes[reduce]), fresh) for reduce, part in parts.items()
     }
     return total.substitute(fresh | whole)
-
-
-def _output_of(loops: set[Node], outputs: list[Node]) -> Node | None:
-    return next((end for end in outputs if set(closed_ranges(end)) == loops), None)
 
 
 def _of_grid(moves: Moves, part: Node, grid: Loops, results: dict[Node, Node]) -> Node:

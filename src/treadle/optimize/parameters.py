@@ -19,12 +19,9 @@ __all__ = ["Parameters", "neighbours", "noting"]
 # What each ordered parameter can be: a neighbour is one step up or down.
 LADDERS: dict[str, tuple[int, ...]] = {
     "panel_bytes": (1 << 17, 1 << 18, 1 << 19, 1 << 20, 1 << 21),
-    "lanes": (0, 1, 2, 3),
     "copies": (1, 2, 4, 8),
     "column_copies": (1, 2, 4, 8, 16),
     "chunk": (1 << 11, 1 << 12, 1 << 13, 1 << 14, 1 << 15, 1 << 16),
-    "block_bytes": (32 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20),
-    "block_steps": (128, 256, 512, 1024, 2048),
 }
 WORK_ITEMS = (32, 64, 128, 256, 512, 1024)
 DEPTHS = (4, 8, 16, 32)
@@ -42,22 +39,17 @@ class Parameters:
     least estimated cost; `is_tiled` says whether they get any; `panel_bytes` of packed columns are
     kept in cache. In workgroups a tile is (rows, columns) of each work item, and `depth` the steps
     of a slice in shared memory. A workgroup has at most `work_items`, None for as many as suit.
-    Every other nest: `lanes` numbers the loops in the order in which they serve as
-    lanes, best first; `copies` of a vector are computed side by side, `column_copies` if each of
+    Every other nest: `copies` of a vector are computed side by side, `column_copies` if each of
     them holds results of a reduction. Reductions with few results are cut into parts of at least
-    `chunk` steps. Chains of products: at most `block_bytes` of rows are kept in a block,
-    `block_steps` steps of the last product are taken at a time.
+    `chunk` steps.
     """
 
     tile: tuple[int, int] | None = None
     is_tiled: bool = True
     panel_bytes: int = 1 << 19
-    lanes: int = 0
     copies: int = 4
     column_copies: int = 16
     chunk: int = 1 << 14
-    block_bytes: int = 512 << 10
-    block_steps: int = 512
     work_items: int | None = None
     depth: int | None = None
 

@@ -9,7 +9,7 @@ A class says by which word it is called; several words may call one class.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import MISSING, dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -104,12 +104,8 @@ def _renamed(value: object, rename: Callable[[Loop], Loop]) -> Any:
 
 def _text(value: object) -> str:
     if isinstance(value, tuple):
-        return f"({_listed(value)}{',' * (len(value) == 1)})"
+        return f"({', '.join(map(_text, value))}{',' * (len(value) == 1)})"
     return str(value) if isinstance(value, (Record, Loop)) else repr(value)
-
-
-def _listed(values: Iterable[object]) -> str:
-    return ", ".join(map(_text, values))
 
 
 def _value(node: ast.expr) -> object:

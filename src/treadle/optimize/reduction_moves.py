@@ -1,8 +1,9 @@
-"""Moves of one reduction: cut into chunks, shared by the work items of a workgroup, cut in two.
+"""Moves of reductions: cut into chunks, shared by work items, cut in two, joined.
 
 split_reduction(reduction((r3,)), r3, 64)     partial results of 64 chunks, then their sum
 share_reduction(reduction((r3,)), r3, 128)    each of 128 work items takes every 128th step
 remainder_loop(nest=0, block=32)              sum over 50240 of x[r] + sum over 17 of x[50240 + r]
+fuse_reductions(.., ..)                       sum over r of x[r] and sum over s of x[s]**2: over r
 
 What fills no vectors is a reduction of its own, as a mask in every step is a few instructions for
 each vector: as many as a maximum takes itself.
@@ -15,16 +16,28 @@ from dataclasses import dataclass, replace
 from ..dtype import dtypes
 from ..ir.accumulators import combined, is_in_order, items, tuple_of, where_inside
 from ..ir.args import ReduceArg, StageArg, VarArg
-from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, ranges_of, replace_ranges
+from ..ir.loops import (
+    TRUE,
+    Split,
+    closed_ranges,
+    free_ranges,
+    loop_size,
+    number_of,
+    ranges_of,
+    replace_ranges,
+)
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import Reduce, Stage
+from ..ir.views import Reduce, Stage, bound_of
 from .moves import Move, Moves
-from .nest import has_inner_loops, lies_along
+from .nest import Nest, has_inner_loops, lies_along
 from .records import Loop, Reduction
 
-__all__ = ["CutOffRemainders", "ShareReduction", "SplitReduction", "in_same_loops"]
+__all__ = [
+    "CutOffRemainders", "FuseReductions", "ShareReduction", "SplitReduction", "fuse_reductions",
+    "in_same_loops",
+]  # fmt: skip
 
 FEW_PARTS = 16  # every work item combines so many parts of a shared reduction by itself
 
@@ -116,7 +129,7 @@ class CutOffRemainders(Move):
         only = None if self.loop is None else moves.range_of(self.loop)
         made: dict[Node, tuple[Node, Node]] = {}  # reductions that share a loop go on sharing
         cut: dict[Node, Node] = {}
-        for reduce in nest.reduces():
+        for reduce in nest.reduces:
             total, (loop, *others), arg = Reduce.of(reduce)
             size = loop_size(loop)
             is_wanted = only in (None, loop) and not others and loop.arg.kind == "loop"
@@ -230,3 +243,72 @@ def _shared_line(values: dict[Node, Node], work_item: Node, place: Node) -> Node
     value = tuple_of([part for one in values.values() for part in items(one)])
     arg = StageArg("shared", (loop_size(work_item),))
     return Stage(value, TRUE, (work_item,), (place,), (work_item,), arg, value.dtype).node()
+
+
+# -- reductions of the same elements ---------------------------------------------------------------
+
+
+def fuse_reductions(moves: Moves) -> None:
+    """Give reductions that read the same elements the same loops."""
+    while (found := _joinable(moves)) is not None:
+        moves.make(FuseReductions(*map(moves.name_of, found)))
+
+
+@dataclass(frozen=True)
+class FuseReductions(Move):
+    """The reduction `other` runs in the loops of `one`."""
+
+    word = "fuse_reductions"
+
+    one: Reduction
+    other: Reduction
+
+    def apply(self, moves: Moves) -> None:
+        one, other = moves.reduce_of(self.one), moves.reduce_of(self.other)
+        moves.root = moves.root.substitute({other: _in_loops_of(one, other)})
+
+
+def _joinable(moves: Moves) -> tuple[Node, Node] | None:
+    """Two reductions of one nest, the second of which can run in the loops of the first.
+
+    Those are always the loops of smaller numbers: what reads like two others, which read nothing
+    alike, would change between their loops for ever.
+    """
+    for nest in moves.open_nests():
+        known: dict[tuple[object, ...], list[Node]] = {}
+        for reduce, key in _whole_reductions(nest):
+            for other in known.setdefault(key, []):
+                # They are to load the same element of the same memory at each step.
+                reads = _loads(_in_loops_of(reduce, other))
+                if closed_ranges(other) != closed_ranges(reduce) and reads & _loads(reduce):
+                    numbers = lambda one: [loop.arg.number for loop in closed_ranges(one)]
+                    one, later = sorted((other, reduce), key=numbers)
+                    return one, later
+            known[key].append(reduce)
+    return None
+
+
+def _whole_reductions(nest: Nest) -> list[tuple[Node, tuple[object, ...]]]:
+    """The outermost reductions, each with what it must have in common with one it is joined with.
+
+    How many reductions stand one below the other tells what needs what: those of equal depth do
+    not need each other, nor does any that both need.
+    """
+    free, depths = free_ranges(nest.node), {}
+    found = []
+    for node in nest.node.toposort():
+        depth = max((depths[s] for s in node.src), default=0)
+        depths[node] = depth + (node.op is Op.REDUCE)
+        if node.op is Op.REDUCE and free[node] <= frozenset(nest.loops):
+            sizes = tuple(bound_of(r) for r in closed_ranges(node))
+            found.append((node, (depth, free[node], sizes)))
+    return found
+
+
+def _in_loops_of(one: Node, other: Node) -> Node:
+    """The reduction `other` in the loops of `one`."""
+    return other.substitute(dict(zip(closed_ranges(other), closed_ranges(one), strict=True)))
+
+
+def _loads(reduce: Node) -> set[Node]:
+    return {n for n in Reduce.of(reduce).value.toposort() if n.op is Op.LOAD}

@@ -36,13 +36,13 @@ from ..target import Target, vector_unit
 from .choose_tile import Sizes, Tile, choose
 from .masked_bounds import Span, span_of_rows
 from .moves import Moves
-from .nest import Nest, reads_of, stride
-from .parameters import Parameters
+from .nest import Nest, as_stage, reads_of, stride
 from .tile_cost import tile_of_vectors
 from .tile_loops import in_panel, pack
 
 __all__ = ["Blocks", "Chain", "factors_of", "rows_of_a_block"]
 
+BLOCK_BYTES = 512 << 10  # of rows that a block keeps, at most
 MIN_ITEMS = 8  # blocks to share among workers, at least
 LOADS = 0.5  # what columns take to load, beside their products with one row
 ENOUGH = 32  # rows that read what comes from further away: more fill nearer caches
@@ -82,7 +82,7 @@ class _Chunks:
     size: int
 
 
-def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parameters) -> int:
+def rows_of_a_block(nest: Nest, chain: Chain, target: Target, each: tuple[int, int] | None) -> int:
     """As many as the cache holds, in whole tiles, but no more than are of use, and enough blocks.
 
     Each worker is to have some, and rows under a mask have little in common.
@@ -90,13 +90,13 @@ def rows_of_a_block(nest: Nest, chain: Chain, target: Target, parameters: Parame
     free, size = free_ranges(nest.node), loop_size(chain.row)
     rows = [n for n in chain.rows if chain.row in free[n]]
     fills = {Stage.of(n).filling: n.arg.sizes[0] * n.dtype.itemsize for n in rows}
-    fits = min(target.l2 // 2, parameters.block_bytes) // sum(fills.values())
+    fits = min(target.l2 // 2, BLOCK_BYTES) // sum(fills.values())
     around = [r for r in nest.loops if r not in (chain.row, *chain.columns)]
     others = loop_size(*around)
     fits = max(1, min(fits, size // -(-MIN_ITEMS // others), size))
     longest = max(n.arg.sizes[0] for n in rows)
     dtype = max((n.dtype for n in rows), key=lambda dtype: dtype.itemsize)
-    tile = tile_of_vectors(Sizes(size, longest), dtype, target, parameters.tile)
+    tile = tile_of_vectors(Sizes(size, longest), dtype, target, each)
     if fits < tile.rows:
         return fits
     if _span(nest, chain) is not None:
@@ -158,17 +158,15 @@ class Blocks:
     def _cut(self) -> None:
         chain, row = self.chain, self.moves.loop(self.rows)
         parts = {product: self._parts(product, row) for product in chain.products}
-        effects = [self._guarded(self._at(e, row, parts), row) for e in self.nest.effects]
+        stores = [Store.of(self._at(effect, row, parts)) for effect in self.nest.effects]
+        inside = self._inside(row)
+        effects = [s._replace(gate=all_of((s.gate, inside))).node() for s in stores]
         inner = [e for e in effects if not ranges_of(e).isdisjoint(chain.columns)]
         outer = [e for e in effects if e not in inner]
         if inner:
             outer.append(End(tuple(inner), chain.columns).node())
         end = End(tuple(outer), (*self.around, *ranges_of(self.block), row)).node()
         self.moves.root = simplify(self.moves.root.substitute({self.nest.node: end}))
-
-    def _guarded(self, effect: Node, row: Node) -> Node:
-        store = Store.of(effect)
-        return store._replace(gate=all_of((store.gate, self._inside(row)))).node()
 
     def _inside(self, row: Node) -> Node:
         """Whether there is a row `row` in the block; the last block can have fewer."""
@@ -230,7 +228,7 @@ class Blocks:
 
     def _block(self, node: Node, row: Node) -> Node:
         """Row `row` of the block that keeps `node`."""
-        kept = Stage.of(node) if node.op is Op.STAGE else _statistic(node)
+        kept = as_stage(node)
         if kept.filling not in self.filled:
             fill = self.moves.loop(self.rows)
             block = _Block(self._at(kept.value, fill), fill, (fill, *kept.loops))
@@ -386,11 +384,6 @@ def factors_of(value: Node) -> tuple[Node, Node] | None:
     if value.op is Op.MUL and value.dtype.kind in ("float", "int", "uint"):
         return operands(value)
     return None
-
-
-def _statistic(value: Node) -> Stage:
-    """A statistic of a row, as what has no place in the row."""
-    return Stage(value, TRUE, (), (), (), StageArg("shared", ()), value.dtype)
 
 
 def _is_along_row(node: Node) -> bool:

@@ -20,6 +20,7 @@ Only long rows of results that leave for memory are worth that.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -34,7 +35,7 @@ from ..ir.shape import size_max
 from ..ir.views import After, End, Load, Stage, Store, bound_of
 from ..target import Target
 from .moves import Move, Moves
-from .nest import Nest, sequential_loops
+from .nest import Nest, as_stage, flat_place, sequential_loops
 
 __all__ = ["PipelineRows", "pipeline_rows"]
 
@@ -50,7 +51,8 @@ Ahead = dict[Node, int]  # what rows leave for later loops: so many rows before 
 def pipeline_rows(moves: Moves, target: Target) -> None:
     """Compute rows ahead in each nest that stores long rows to memory that no cache holds."""
     for nest in moves.nests():
-        if nest.node.op is not Op.END or not _streams(nest, target.l3):
+        leave = all(e.op is Op.STORE and _leaves(Store.of(e), target.l3) for e in nest.effects)
+        if nest.node.op is not Op.END or not leave:
             continue
         grid = tuple(r for r in nest.loops if r.arg.kind == "grid")
         inner = nest.loops[len(grid) :]
@@ -81,12 +83,8 @@ class PipelineRows(Move):
         moves.root = simplify(moves.root.substitute({nest.node: overlap}))
 
 
-def _streams(nest: Nest, l3: int) -> bool:
-    """Whether all that is stored leaves for memory."""
-    return all(effect.op is Op.STORE and _leaves(Store.of(effect), l3) for effect in nest.effects)
-
-
 def _leaves(store: Store, l3: int) -> bool:
+    """Whether what is stored leaves for memory."""
     memory = store.memory
     if store.is_gated or memory.op is not Op.PARAM:
         return False
@@ -98,7 +96,7 @@ def _is_long(nest: Nest, inner: Loops, ahead: int, target: Target) -> bool:
     if inner[0].arg.kind != "loop" or loop_size(inner[0]) < LEAST_STEPS:
         return False
     # Each memory counts once, and each kept row, by what fills it.
-    nodes = nest.nodes()
+    nodes = nest.nodes
     reads = {Load.of(n).memory: n.dtype.itemsize for n in nodes if n.op is Op.LOAD}
     reads |= {Stage.of(n).value: n.dtype.itemsize for n in nodes if n.op is Op.STAGE}
     return (ahead + MORE_IN_CACHE) * loop_size(*inner) * sum(reads.values()) <= target.l2
@@ -118,8 +116,12 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
     found: Ahead = {}
     for node in reversed(order):
         now = needed.get(node, 0)
-        if _is_kept(node) or (_is_total(node) and node not in readers):
-            around = _around(node)
+        # Of a tuple each item is a value by itself.
+        is_total = node.op is Op.ITEM or (node.op is Op.REDUCE and not is_tuple(node))
+        if _is_kept(node) or (is_total and node not in readers):
+            # It is computed anew in the steps of these loops.
+            left = as_stage(node)
+            around = ranges_of(Node.sink(left.filling)) - frozenset(left.loops)
             if not around <= frozenset(grid):
                 return {}
             if grid[-1] in around:
@@ -131,26 +133,6 @@ def _ahead(nest: Nest, grid: Loops) -> Ahead:
 
 def _is_kept(node: Node) -> bool:
     return node.op is Op.STAGE and node.arg.scope == "shared"
-
-
-def _is_total(node: Node) -> bool:
-    """Whether a node is one value of a reduction: of a tuple each item by itself."""
-    return node.op is Op.ITEM or (node.op is Op.REDUCE and not is_tuple(node))
-
-
-def _filling(node: Node) -> Loops:
-    """What a kept row stores, where, and in which loops: not where it is read."""
-    return Stage.of(node).filling if _is_kept(node) else (node,)
-
-
-def _around(node: Node) -> frozenset[Node]:
-    """The loops in whose steps it is computed anew."""
-    part = Node.sink(_filling(node))
-    return ranges_of(part) - frozenset(closed_ranges(node))
-
-
-def _closed(node: Node) -> Loops:
-    return closed_ranges(node) if _is_kept(node) else ()
 
 
 def _is_simple(node: Node) -> bool:
@@ -181,7 +163,7 @@ class _Overlap:
         self.block = moves.loop(-(-count // rows), "grid")
         self.first = self.block * rows
         self.turn = moves.loop(rows if count % rows == 0 else (count - self.first).minimum(rows))
-        self.left = {n: _filling(n) for n in ahead}
+        self.left = {n: as_stage(n).filling for n in ahead}
         self.each = {key: n for n, key in self.left.items()}  # a node for each piece of memory
         self.ahead: dict[Loops, int] = {}
         for node, key in self.left.items():
@@ -206,7 +188,7 @@ class _Overlap:
             if _is_kept(value) and closed_ranges(value) == self.inner:
                 row.append(stored)
             else:
-                beside.append(End((stored,), _closed(value)).node())
+                beside.append(End((stored,), as_stage(value).loops).node())
         columns = End(tuple(row), self.inner).node()
         loops = (*self.around, self.block, self.turn)
         return End((columns, *beside), loops).node()
@@ -218,7 +200,7 @@ class _Overlap:
             row = (self.first + number).minimum(self.last)
             node = self.each[key].substitute({self.row: row} | fresh[number])
             stored = self._store(node, self.memory[key], Node.index(number))
-            ends.append(End((stored,), _closed(node)).node())
+            ends.append(End((stored,), as_stage(node).loops).node())
         return After(self.memory[key], tuple(ends)).node()
 
     def _in_turn(self, value: Node, ahead: int) -> Node:
@@ -233,22 +215,19 @@ class _Overlap:
 
     def _store(self, node: Node, memory: Node, slot: Node) -> Node:
         """The STORE of what a row leaves, or of one column of it."""
-        value, column = node, 0
-        if _is_kept(node):
-            stage = Stage.of(node)
-            value, (column,) = stage.value, stage.filled
-        return Store(memory, slot * _columns(node) + column, value).node()
+        left = as_stage(node)
+        place = slot * _columns(node) + flat_place(left.filled, left.arg.sizes)
+        return Store(memory, place, left.value).node()
 
     def _read(self, node: Node, ahead: int) -> Node:
         """What the row that comes so many rows after this one has left."""
-        key = self.left[node]
-        (column,) = Stage.of(node).read if _is_kept(node) else (0,)
-        place = self._slot(key, ahead) * _columns(node) + column
+        key, left = self.left[node], as_stage(node)
+        place = self._slot(key, ahead) * _columns(node) + flat_place(left.read, left.arg.sizes)
         return Node(Op.LOAD, node.dtype, (self.ready[key], place))
 
 
 def _columns(node: Node) -> int:
-    return node.arg.sizes[0] if _is_kept(node) else 1
+    return math.prod(as_stage(node).arg.sizes)
 
 
 def _below(left: Iterable[Node]) -> list[Node]:

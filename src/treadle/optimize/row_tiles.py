@@ -12,21 +12,22 @@ a tile takes by count is on the page docs/design/attention.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from ..dtype import dtypes
 from ..ir.args import ButterflyArg, RegisterRef
 from ..ir.carried_units import SUBGROUPS, buffers_of, narrow_factor, power_of_two
-from ..ir.conditions import all_of
+from ..ir.conditions import all_of, constraints, parts
 from ..ir.loops import TRUE, Split, loop_size, replace_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import After, Update
+from ..ir.views import After, End, Update
 from ..target import Fragment, MatrixUnit, Workgroup, chain_of
 from .choose_tile import Tile, workgroups_at_a_time
 from .layout import Slices
-from .masked_bounds import Span, span_of_rows
+from .masked_bounds import Span, extreme, span_of_rows
 from .matrix_units import FragmentOperand, staged
 from .moves import Moves
 from .shared_tiles import place_in
@@ -321,6 +322,58 @@ class Tiles:
         deep = Node.index(step * self.unit.steps)
         words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
         return [words(Node.index(second * held.count + n)) for n in range(held.count)]
+
+    # -- masks of scores ------------------------------------------------------------------------
+
+    def hide(self, scores: list[list[Node]], shown: Node) -> list[list[Node]] | None:
+        """`scores` with -inf for those that do not count; None if tiles cannot tell whether all do.
+
+            s = where(j <= i, q @ k.T, -inf)
+              ->  for r in (1 if the tile's last key > the block's first row else 0):
+                      s = min(s, where(j <= i, inf, -inf))
+
+        Most tiles of causal attention are shown as a whole, and go without two instructions for
+        each score. A comparison of sums of loops is decided for a tile by one of its corners.
+        """
+        cut = self._is_cut(shown)
+        if cut is None or cut.value == 0:
+            return None if cut is None else scores
+        once = self.moves.loop(cut)
+        effects = [
+            Update(one, self._mask(shown, product, block), (self.tile, once), Op.MIN).node()
+            for product, mine in enumerate(scores)
+            for block, one in enumerate(mine)
+        ]
+        done = End(tuple(effects), (once,)).node()
+        return [[After(behind_after(one), (done,)).node() for one in mine] for mine in scores]
+
+    def _is_cut(self, shown: Node) -> Node | None:
+        """1 if some scores of a tile count and others may not, else 0; None if that is unknown."""
+        first, last_key = self.block * self.size.rows, self.first_key + (self.size.columns - 1)
+        rows = first, first + (self.size.rows - 1)
+        box = {self.row: rows, self.key: (self.first_key, last_key)}
+        sums = [constraints(part) for part in parts(shown)]
+        if None in sums:
+            return None
+        least = [extreme(one, box, False) for each in sums if each for one in each]
+        if self.is_inside(self.key, last_key) is not TRUE:
+            least.append(loop_size(self.key) - 1 - last_key)
+        total = Node.index(0)
+        for one in least:
+            if one is None:
+                return None
+            total = total.maximum((-one.substitute(self.batch)).maximum(0).minimum(1))
+        return simplify(total)
+
+    def _mask(self, shown: Node, product: int, block: int) -> Node:
+        """inf where a work item's scores of a block of keys are `shown`, -inf where not."""
+        yes, no = (Node.const(self.unit.sums, n) for n in (math.inf, -math.inf))
+        lanes = []
+        for element in range(self.out.count):
+            key = self.first_key + self.column_of(block, Node.index(element))
+            here = self.at(shown, {self.row: self.row_of(product, element), self.key: key})
+            lanes.append(simplify(here & self.is_inside(self.key, key)).where(yes, no))
+        return Node(Op.STACK, self.unit.sums.vec(self.out.count), tuple(lanes))
 
 
 def tree(values: list[Node], op: Op) -> Node:

@@ -89,7 +89,7 @@ class _Totals:
 
     def reduce(self, nest: Nest) -> None:
         """Fill rows of totals for all reductions, and read them where those were."""
-        reduces = [reduce for reduce in nest.reduces() if not is_unrolled(reduce)]
+        reduces = [reduce for reduce in nest.reduces if not is_unrolled(reduce)]
 
         def add(before: list[Node], begin: Node, rows: int) -> tuple[list[Node], list[Node]]:
             made: list[Node] = []

@@ -11,11 +11,11 @@ from __future__ import annotations
 import itertools
 import math
 
-from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, replace_ranges
+from ..ir.loops import Split, closed_ranges, loop_size, replace_ranges
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import simplify
-from ..ir.views import operand
+from .cost import loops_around
 
 __all__ = ["sampled"]
 
@@ -24,9 +24,10 @@ FEWEST = 4  # steps that are left of each loop
 
 def sampled(ast: Node, steps: int) -> Node | None:
     """`ast` with so few results that it takes at most `steps` steps; None if there is no way."""
-    around, nodes = _loops_around(ast), ast.toposort()
+    nodes = ast.toposort()
+    bodies = [{r, *outside} for r, outside in loops_around(ast).items()]
     kept = {r: loop_size(r) for n in nodes if n.op is Op.END for r in closed_ranges(n)}
-    while sum(math.prod(kept.get(r, loop_size(r)) for r in loops) for loops in around) > steps:
+    while sum(math.prod(kept.get(r, loop_size(r)) for r in loops) for loops in bodies) > steps:
         loop = max(kept, key=lambda r: kept[r], default=None)
         if loop is None or kept[loop] <= FEWEST:
             return None
@@ -39,22 +40,3 @@ def sampled(ast: Node, steps: int) -> Node | None:
             new = Node.range(count, next(following))
             splits[r] = Split(simplify(new * (loop_size(r) - 1) // (count - 1)), (new,))
     return simplify(replace_ranges(ast, splits)) if splits else ast
-
-
-def _loops_around(ast: Node) -> list[frozenset[Node]]:
-    """The loops, its own included, in which each REDUCE, STAGE and END of a kernel runs.
-
-    What needs a loop of the output runs in those outside of that loop as well.
-    """
-    nodes, free = ast.toposort(), free_ranges(ast)
-    outside: dict[Node, frozenset[Node]] = {}
-    for end in (n for n in nodes if n.op is Op.END):
-        loops = closed_ranges(end)
-        for number, r in enumerate(loops):
-            outside[r] = outside.get(r, frozenset()) | frozenset(loops[:number])
-    found = []
-    for node in nodes:
-        if closed := closed_ranges(node):
-            mine = frozenset(closed) | free[operand(node)]
-            found.append(mine.union(*(outside.get(r, ()) for r in mine)))
-    return found

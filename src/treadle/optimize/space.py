@@ -11,7 +11,8 @@ and those with one move in another of its forms, if all moves after it are still
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from ..ir.choices import choices_of
@@ -19,11 +20,10 @@ from ..ir.node import Node
 from ..ir.verify import shared_by_lanes
 from ..target import Target
 from .cost import seconds
-from .heuristic import optimize
+from .heuristic import optimize, replay
 from .moves import NEW, Move, Schedule
 from .parameters import Parameters, neighbours, noting
 from .records import Loop
-from .replay import replay
 
 __all__ = ["Space"]
 
@@ -65,14 +65,12 @@ class Space:
         for other in neighbours(parameters, self._target):
             if other not in self._tried and asked.intersection(_changed(parameters, other)):
                 self._tried.add(other)
-                yield from self._new(self._chosen(other))
+                yield from self._new(functools.partial(self._optimized, other))
         for place, move in enumerate(schedule):
             for form in move.forms():
                 later = _with_room(schedule[place + 1 :])
                 changed = Schedule((*schedule[:place], form, *later))
-                ast = self._replayed(changed)
-                made = None if ast is None else (changed, _Made(ast, parameters, asked))
-                yield from self._new(made)
+                yield from self._new(functools.partial(self._replayed, changed, parameters, asked))
 
     def changes(self, schedule: Schedule) -> str:
         """What a schedule has that the heuristic's has not."""
@@ -83,24 +81,19 @@ class Space:
         ast, schedule = optimize(self._ast, self._target, noted)
         return schedule, _Made(ast, parameters, asked)
 
-    def _chosen(self, parameters: Parameters) -> tuple[Schedule, _Made] | None:
-        try:
-            with choices_of():
-                return self._optimized(parameters)
-        except Exception:  # there are others
-            return None
+    def _replayed(
+        self, schedule: Schedule, parameters: Parameters, asked: set[str]
+    ) -> tuple[Schedule, _Made]:
+        ast = replay(self._ast, self._target, schedule)
+        return schedule, _Made(ast, parameters, asked)
 
-    def _replayed(self, schedule: Schedule) -> Node | None:
+    def _new(self, make: Callable[[], tuple[Schedule, _Made]]) -> Iterator[Schedule]:
         try:
             with choices_of():
-                found = replay(self._ast, self._target, schedule)
+                schedule, made = make()
         except Exception:  # a move does not fit what others have made: there are other schedules
-            return None
-        return None if shared_by_lanes(found) else found
-
-    def _new(self, found: tuple[Schedule, _Made] | None) -> Iterator[Schedule]:
-        if found is not None and found[1].ast not in self._seen:
-            schedule, made = found
+            return
+        if made.ast not in self._seen and not shared_by_lanes(made.ast):
             self._seen.add(made.ast)
             self._made[schedule] = made
             yield schedule

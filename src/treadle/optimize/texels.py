@@ -25,9 +25,8 @@ SLICES = 64  # of a grid at least, where there is work for so many
 
 def schedule_texels(moves: Moves, target: Target) -> None:
     """Schedule every nest that stores to a texture; what it is staged from is left to others."""
-    for nest in moves.nests():
-        if loops_of_texels(nest):
-            _schedule(moves, nest, target)
+    for nest in filter(loops_of_texels, moves.nests()):
+        _schedule(moves, nest, target)
 
 
 def loops_of_texels(nest: Nest) -> frozenset[Node]:

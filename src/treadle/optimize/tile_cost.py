@@ -50,30 +50,29 @@ def best_tiling(moves: Moves, nest: Nest, problem: TileProblem, parameters: Para
     target = moves.target
     swapped = with_windows(moves, problem.swapped())
     problem = with_windows(moves, problem)
-    cost, tile, is_uniform = _best_rows(problem, target, parameters)
-    here = Choice(tile, False, is_uniform)
+    cost, here = _best_rows(problem, target, parameters)
     if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
         return here
-    other_cost, tile, is_uniform = _best_rows(swapped, target, parameters)
+    other_cost, other = _best_rows(swapped, target, parameters)
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
     # they are turned in registers. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
-    return Choice(tile, True, is_uniform) if other_cost + apart < most * cost else here
+    return other._replace(is_swapped=True) if other_cost + apart < most * cost else here
 
 
 def _best_rows(
     problem: TileProblem, target: Target, parameters: Parameters
-) -> tuple[float, Tile, bool]:
-    """(the cost of a problem, its tile, whether all rows of a tile have the same padding)."""
+) -> tuple[float, Choice]:
+    """The cost of a problem, and its tile."""
     tile, uniform = _tile_for(problem, target, parameters), problem.with_uniform_padding()
     if uniform is not None:
         other = _tile_for(uniform, target, parameters)
         if _work(uniform, other, target) < CLEARLY_LESS * _work(problem, tile, target):
-            return _cost(uniform, other, target), other, True
-    return _cost(problem, tile, target), tile, False
+            return _cost(uniform, other, target), Choice(other, is_uniform=True)
+    return _cost(problem, tile, target), Choice(tile)
 
 
 def _work(problem: TileProblem, tile: Tile, target: Target) -> float:

@@ -47,9 +47,10 @@ def parts_of_panels(problem: TileProblem, tile: Tile) -> int:
 
 def loops_of_rows(problem: TileProblem, tile: Tile) -> tuple[Loops, Loops]:
     """(loops outside, loops whose steps are cut into tiles)."""
-    if problem.around:
+    if problem.around or problem.windows is None:
         return problem.around, problem.rows_of_tiles
-    return ((), problem.rows) if problem.windows is None else _image_loops(problem.rows, tile)
+    # The fewest with hardly a tile more, so that results of a tile lie side by side, in one image.
+    return _fewest(problem.rows, lambda size: -size % tile.rows <= size * PADDED_ROWS)
 
 
 def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
@@ -61,9 +62,12 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
     splits = moves.whole((*problem.batch, *outer_columns), "grid")
     column_split = moves.tiled(loop_size(*columns), *in_panel(tile), outer="grid")
     splits.update(moves.flatten(columns, column_split))
-    image_split = _image_split(moves, loop_size(*images), parts)
+    # Images in equal parts: at least as many as are wanted, if there are so many.
+    count = loop_size(*images)
+    shared = next(n for n in range(min(parts, count), count + 1) if count % n == 0)
+    image_split = moves.digits(count, (shared, "grid"), (count // shared, "loop"))
     splits.update(moves.flatten(images, image_split))
-    blocks = -(-parts // loop_size(*(r for r in image_split.ranges if r.arg.kind == "grid")))
+    blocks = -(-parts // shared)
     row_split = _row_split(moves, loop_size(*rows), tile, blocks)
     splits.update(moves.flatten(rows, row_split))
     take("register_tile")
@@ -76,13 +80,7 @@ def tile_loops(moves: Moves, problem: TileProblem, tile: Tile) -> LoopTiling:
     return LoopTiling(row_split, column_split, splits)
 
 
-def pack(
-    moves: Moves,
-    operand: Node,
-    steps: Loops,
-    line: Split,
-    is_shared: bool,
-) -> Node:
+def pack(moves: Moves, operand: Node, steps: Loops, line: Split, is_shared: bool) -> Node:
     """An operand as [step][line of the tile]: tile by tile, or all of it if workers share it.
 
     `line` is what its rows or columns have become.
@@ -108,26 +106,12 @@ def _panel_loops(columns: Loops, tile: Tile) -> tuple[Loops, Loops]:
     return _fewest(columns, fills)
 
 
-def _image_loops(rows: Loops, tile: Tile) -> tuple[Loops, Loops]:
-    """(loops outside, loops whose steps are cut into tiles): the fewest with hardly a tile more.
-
-    So that results of a tile lie side by side, in one image.
-    """
-    return _fewest(rows, lambda size: -size % tile.rows <= size * PADDED_ROWS)
-
-
 def _fewest(loops: Loops, are_enough: Callable[[int], bool]) -> tuple[Loops, Loops]:
     """(loops outside, the fewest innermost ones that `are_enough` by their size, or all)."""
     for start in range(len(loops) - 1, 0, -1):
         if are_enough(loop_size(*loops[start:])):
             return loops[:start], loops[start:]
     return (), loops
-
-
-def _image_split(moves: Moves, count: int, blocks: int) -> Split:
-    """`count` images in equal parts: in at least `blocks`, if there are as many."""
-    parts = next(n for n in range(min(blocks, count), count + 1) if count % n == 0)
-    return moves.digits(count, (parts, "grid"), (count // parts, "loop"))
 
 
 def _row_split(moves: Moves, size: int, tile: Tile, blocks: int) -> Split:

@@ -111,10 +111,10 @@ class TileProblem:
 
 def recognise(nest: Nest) -> TileProblem | None:
     """The problem that a nest is, or None."""
-    reduces = nest.reduces()
+    reduces = nest.reduces
     if len(reduces) != 1 or len(nest.stores()) != 1 or ranges_of(*reduces) != {*nest.loops}:
         return None
-    is_sequential = any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes())
+    is_sequential = any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes)
     return None if is_sequential else problem_of(nest, *reduces)
 
 

@@ -52,7 +52,7 @@ def _candidates(moves: Moves, target: Target) -> Iterator[tuple[Node, int]]:
     Results that fill texels are lanes themselves: no vectors go along their rows.
     """
     for nest in moves.open_nests():
-        for reduce in filter(_is_in_order, nest.reduces()):
+        for reduce in filter(_is_in_order, nest.reduces):
             lanes = _lanes_along(nest, reduce, target)
             if lanes > 1 and loops_of_texels(nest) & ranges_of(reduce):
                 continue

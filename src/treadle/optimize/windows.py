@@ -106,11 +106,7 @@ class Windows:
 
 
 def find_windows(
-    moves: Moves,
-    x: Node,
-    rows: tuple[Node, ...],
-    steps: tuple[Node, ...],
-    batch: tuple[Node, ...],
+    moves: Moves, x: Node, rows: tuple[Node, ...], steps: tuple[Node, ...], batch: tuple[Node, ...]
 ) -> Windows | None:
     """The windows that the rows of x are, or None."""
     image, pairs = x, dict[Node, Pair]()

@@ -49,11 +49,10 @@ def schedule_workgroups(moves: Moves, target: Target, parameters: Parameters) ->
     target = replace(target, workgroup=workgroup)
     done: set[Node] = set()
     scalar_done = False
-    while True:
-        pending = (n for n in moves.nests() if not (n.is_scheduled or done.intersection(n.loops)))
-        nest = next((n for n in pending if n.loops or not scalar_done), None)
-        if nest is None:
-            return
+    is_pending = lambda nest: (
+        not (nest.is_scheduled or done.intersection(nest.loops)) and (nest.loops or not scalar_done)
+    )
+    while (nest := next(filter(is_pending, moves.nests()), None)) is not None:
         old = {r for n in moves.nests() for r in n.loops}
         scalar_done = scalar_done or not nest.loops
         if not (parameters.is_tiled and _tile_for_workgroups(moves, nest, target)):
@@ -81,7 +80,7 @@ def _power_above(size: int) -> int:
 
 def _rows_to_share(nest: Nest) -> tuple[Node, ...] | None:
     """The loops whose steps become workgroups, if work items should share reductions."""
-    reduces = nest.reduces()
+    reduces = nest.reduces
     if not reduces or sequential_loops(nest):
         return None
     free = free_ranges(nest.node)
@@ -117,7 +116,7 @@ def _workgroup_for_each_row(
     moves: Moves, nest: Nest, rows: tuple[Node, ...], workgroup: Workgroup
 ) -> None:
     rest = tuple(r for r in nest.loops if r not in rows)
-    longest = max(loop_size(r) for n in nest.reduces() for r in closed_ranges(n))
+    longest = max(loop_size(r) for n in nest.reduces for r in closed_ranges(n))
     # Fewer than a subgroup of a fixed size has would leave it with lanes that do not exist.
     least = workgroup.subgroup[0] if workgroup.subgroup else 1
     work_items = max(least, min(workgroup.work_items, _power_below(longest)))
@@ -125,15 +124,10 @@ def _workgroup_for_each_row(
     splits = moves.whole(rows, "grid")
     grid = frozenset(r for split in splits.values() for r in split.ranges)
     if rest:
-        splits |= _shared_results(
-            moves, rest, _parts_of_row(nest, rows, rest, work_items), work_items
-        )
+        splits |= _shared_results(moves, nest, rows, rest, work_items)
     replace_loops(moves, splits, "workgroup_rows")
     shared: set[Node] = set()
-    while True:
-        found = _reduction_to_share(moves, grid, shared)
-        if found is None:
-            return
+    while (found := _reduction_to_share(moves, grid, shared)) is not None:
         reduce, loop = found
         mine = max(least, min(work_items, _power_below(loop_size(loop))))
         is_short = all(map(_is_for_subgroups, in_same_loops(moves.root, reduce)))
@@ -142,22 +136,17 @@ def _workgroup_for_each_row(
         shared.update(moves.make(move))
 
 
-def _parts_of_row(
-    nest: Nest, rows: tuple[Node, ...], rest: tuple[Node, ...], work_items: int
-) -> int:
-    """How many workgroups share the results of a row, where there are too few rows.
-
-    Each computes the row's reductions, which is to be no more than what it does with them.
-    """
-    steps = sum(loop_size(*closed_ranges(n)) for n in nest.reduces())
-    return max(1, min(loop_size(*rest) // max(steps, work_items), MANY_ROWS // loop_size(*rows)))
-
-
 def _shared_results(
-    moves: Moves, rest: tuple[Node, ...], parts: int, work_items: int
+    moves: Moves, nest: Nest, rows: tuple[Node, ...], rest: tuple[Node, ...], work_items: int
 ) -> dict[Node, Split]:
-    """The loops of a row's results: in so many parts at most, for neighbouring work items."""
-    first, last = rest[0], rest[-1]
+    """The loops of a row's results: neighbours for neighbouring work items.
+
+    Several workgroups share them where there are too few rows. Each computes the row's reductions,
+    which is to be no more than what it does with them.
+    """
+    steps = sum(loop_size(*closed_ranges(n)) for n in nest.reduces)
+    most = min(loop_size(*rest) // max(steps, work_items), MANY_ROWS // loop_size(*rows))
+    parts, first, last = max(1, most), rest[0], rest[-1]
     if first is last:
         turns = -(-loop_size(last) // (parts * work_items))
         return {
@@ -200,7 +189,7 @@ def _work_item_for_each_result(
     free = [r for r in nest.loops if r not in ordered]
     if not free:
         return
-    if any(n.op is Op.TICKET for n in nest.nodes()):  # a workgroup's counters serve one work item
+    if any(n.op is Op.TICKET for n in nest.nodes):  # a workgroup's counters serve one work item
         replace_loops(moves, moves.whole(free, "grid"), "workgroup_counters")
         return
     best = max(free, key=lambda r: (contiguity(nest, r), nest.loops.index(r)))
@@ -219,9 +208,9 @@ def _work_item_for_each_result(
 
 def _lanes(nest: Nest, loop: Node, target: Target) -> int:
     """How many neighbouring results a work item computes: a vector, where each access allows it."""
-    widest = max(n.dtype.itemsize for n in nest.nodes() if n.dtype.kind not in ("index", "void"))
+    widest = max(n.dtype.itemsize for n in nest.nodes if n.dtype.kind not in ("index", "void"))
     lanes = min(max(1, target.vector_bytes // widest), target.max_lanes)
-    if widest > 4 or nest.reduces() or loop_size(loop) % lanes:
+    if widest > 4 or nest.reduces or loop_size(loop) % lanes:
         return 1
     steps = (stride(access.index, loop) for access in nest.accesses())
     return lanes if all(step in (0, 1) for step in steps) else 1

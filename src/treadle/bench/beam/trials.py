@@ -30,8 +30,8 @@ from ...ir.node import Node
 from ...ir.remembered import remembered
 from ...ir.text import render
 from ...optimize.cost import effort
+from ...optimize.heuristic import parsed, replay
 from ...optimize.moves import Schedule
-from ...optimize.replay import parsed, replay
 from ...optimize.space import Space
 from ...schedule.kernel import Kernel
 from ...target import Target
