@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..ir.node import Node
 from ..ir.op import ALU, MOVEMENT, TRANSCENDENTAL, Op
+from ..ir.remembered import once
 from ..ir.shape import Shape, size_max, size_product
 from ..ir.views import operand
 from .index import Index, unwindow_steps
@@ -240,6 +241,7 @@ def weigh(order: list[Node]) -> dict[Node, Weight]:
     return weights
 
 
+@once
 def is_heavy(node: Node) -> bool:
     """Whether a reduction is matmul-like: a sum of products whose two factors are both reused."""
     if node.op is not Op.REDUCE or node.arg.op is not Op.ADD:

@@ -122,7 +122,8 @@ def _of_changed(draft: Draft, nodes: list[Node], choice: str) -> Draft | None:
 
 def order_writes(draft: Draft) -> Draft | None:
     """Values stored before the memory that they read is overwritten, or that memory copied."""
-    hazards = [r for r, (kernel, _) in draft.built.items() if _overwrites_what_it_reads(r, kernel)]
+    assigns = ((root, kernel) for root, (kernel, _) in draft.built.items() if root.op is Op.ASSIGN)
+    hazards = [root for root, kernel in assigns if not is_safe(kernel)]
     if not hazards:
         _, hazard = draft.order
         if hazard is None:
@@ -136,8 +137,3 @@ def order_writes(draft: Draft) -> Draft | None:
         return draft.storing(dict.fromkeys(values, reason))
     take("copied_version")  # one kernel reads what is there before it and after it
     return draft.of(copy_old_versions(draft.nodes, hazards[0]))
-
-
-def _overwrites_what_it_reads(root: Node, kernel: Kernel) -> bool:
-    """Whether an ASSIGN's kernel reads its target elsewhere than where it writes."""
-    return root.op is Op.ASSIGN and not is_safe(kernel)

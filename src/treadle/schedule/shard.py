@@ -174,8 +174,7 @@ def sharded_as(node: Node, arg: ShardArg) -> Node:
 
 def spread_of(node: Node, devices: tuple[str, ...]) -> ShardArg:
     """How the value of a graph is spread over `devices`: as copies, if it is on one."""
-    value = partition([node])[node]
-    return spread_over(value, devices).arg
+    return spread_over(partition([node])[node], devices).arg
 
 
 def spread_over(value: Value, devices: tuple[str, ...]) -> Spread:
