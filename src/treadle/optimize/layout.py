@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from ..ir.args import Scope, StageArg
+from ..ir.args import RangeKind, Scope, StageArg
 from ..ir.choices import take
 from ..ir.loops import TRUE, Split, digits_of, loop_size, number_of, replace_ranges
 from ..ir.node import Node
@@ -80,10 +80,11 @@ def packed(
     lies_across = scope == "grid" and _lies_across(value, steps, lines)
     is_turned = lanes > 0 and any(stride(index, r) == 1 for index in reads for r in steps[-1:])
     is_vector = lanes > 0 and not lies_across and [r.arg.kind for r in lines] == ["unroll"]
-    # Lanes that each come from another place, or squares, are much code: one vector at a time.
-    is_much = any(stride(index, r) != 1 for index in reads for r in lines[-1:])
-    one_by_one = lines[:-1] if is_much else ()
-    outside = () if is_turned else one_by_one
+    kinds: dict[Node, RangeKind] = {}
+    if any(stride(index, r) != 1 for index in reads for r in lines[-1:]):
+        # Lanes that each come from another place, or squares, are much code: one vector at a time.
+        kinds = dict.fromkeys(lines[:-1], "loop")
+    outside = [] if is_turned else [*kinds]
     order = sorted(steps, key=lambda r: r not in gating(value))  # conditions are computed outside
     fill: dict[Node, Split] = {}
     if lies_across:
@@ -91,9 +92,7 @@ def packed(
         fill[steps[-1]] = moves.tiled(loop_size(steps[-1]), (STRIPE, "loop"), outer="grid")
         take("striped_packing")
     fill |= moves.whole(around, "grid")
-    for r in (*outside, *order, *lines):
-        if r not in fill:
-            fill |= moves.whole((r,), "loop" if r in one_by_one else None)
+    fill |= moves.whole((r for r in (*outside, *order, *lines) if r not in fill), kinds)
     if is_turned or is_vector:
         fill |= _in_squares(moves, reads, steps, lanes)
     if lanes:

@@ -298,13 +298,18 @@ class Moves:
 
         self.root = rewrite_with(self.root, step)
 
-    def copies(self, loops: Iterable[Node], kind: RangeKind | None = None) -> dict[Node, Node]:
+    def copies(
+        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | RangeKind | None = None
+    ) -> dict[Node, Node]:
         """Fresh loops of the same sizes: of one kind, or each of its own."""
-        return {r: self.loop(loop_size(r), kind or r.arg.kind) for r in loops}
+        of = (lambda r: kinds) if isinstance(kinds, str) else (kinds or {}).get
+        return {r: self.loop(loop_size(r), of(r) or r.arg.kind) for r in loops}
 
-    def whole(self, loops: Iterable[Node], kind: RangeKind | None = None) -> dict[Node, Split]:
+    def whole(
+        self, loops: Iterable[Node], kinds: dict[Node, RangeKind] | RangeKind | None = None
+    ) -> dict[Node, Split]:
         """Loops as fresh ones of the same sizes."""
-        return {r: Split(new, (new,)) for r, new in self.copies(loops, kind).items()}
+        return {r: Split(new, (new,)) for r, new in self.copies(loops, kinds).items()}
 
 
 def _filled_by(node: Node) -> tuple[object, ...]:
