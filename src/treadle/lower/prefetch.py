@@ -21,7 +21,7 @@ read already. Loops over rows of a block (optimize/row_pipelining) do not meet t
       ->  the same, and in each step PREFETCH(row, step + 8 KiB)
 
 A stream of large memory that is read once. Loops that read it at two places at a time need no hints
-(optimize/dual_streams), nor do those that also store and fetch lines by that. Where a loop stores
+(optimize/loop_pieces), nor do those that also store and fetch lines by that. Where a loop stores
 around the caches as much as it reads, hints make memory turn less often from reading to writing.
 Several rows at a time that are added to totals (optimize/column_reduction) are as many streams.
 """
