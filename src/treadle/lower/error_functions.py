@@ -5,7 +5,7 @@ erfc(x)   -> (1 - x) - x*P(x*x),    or exp(-x*x) * G / (x + 1),  G = (x + 1) exp
 erfinv(y) -> y + y*P(w),            or s + P(s - 11/4),  w = -log(1 - y*y),  s = sqrt(w - 3/4)
 
 G is a polynomial in 1 / (x + 1), and changes little. In float64 erfinv is improved by a step of
-Halley's method.
+Halley's method, so that its middle needs no more than float32's polynomial.
 """
 
 from __future__ import annotations
