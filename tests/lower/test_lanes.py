@@ -1,4 +1,4 @@
-"""Loads that are not contiguous: lanes that lie apart, and square blocks turned in registers."""
+"""Loads that are not contiguous: pieces of rows, and square blocks turned in registers."""
 
 from __future__ import annotations
 
@@ -8,11 +8,47 @@ import pytest
 from treadle import Device, Tensor
 from treadle.ir.choices import observing
 from treadle.ir.evaluate import evaluate
+from treadle.ir.loops import TRUE
 from treadle.ir.node import Node
-from treadle.lower.lanes import lane_condition
+from treadle.lower.lanes import lane_condition, segments
 
 LANES = Node.range(8, 0, "vector")
 BLOCK = Node.range(12, 1, "grid")
+
+
+def flat(length, stride):
+    """Where element `8 * block + lane` of rows of `length` lies, `stride` apart."""
+    position = BLOCK * 8 + LANES
+    return position // length * stride + position % length
+
+
+@pytest.mark.parametrize(("length", "stride"), [(8, 10), (9, 9), (20, 24), (5, 7), (7, 40)])
+def test_segments_read_what_the_index_reads(length, stride):
+    index = flat(length, stride)
+    pieces = segments(index, TRUE, LANES)
+    assert pieces is not None
+    for block in range(12):
+        at = {BLOCK: block}
+        firsts = [int(evaluate(p.first, at)) for p in pieces]
+        assert firsts[0] <= 0
+        for lane in range(8):
+            piece = pieces[max(n for n, first in enumerate(firsts) if first <= lane)]
+            expected = int(evaluate(index, {BLOCK: block, LANES: lane}))
+            assert int(evaluate(piece.base, at)) + lane == expected
+
+
+def test_rows_much_shorter_than_a_vector_are_no_segments():
+    assert segments(flat(3, 5), TRUE, LANES) is None
+
+
+def test_rows_of_two_lengths_are_no_segments():
+    position = BLOCK * 8 + LANES
+    assert segments(position // 9 * 11 + position % 10, TRUE, LANES) is None
+
+
+def test_steps_inside_of_a_row_are_no_segments():
+    position = BLOCK * 8 + LANES
+    assert segments(position // 9 * 50 + position % 9 * 2, TRUE, LANES) is None
 
 
 @pytest.mark.parametrize("step", [-3, -2, -1, 1, 2, 3, 4])

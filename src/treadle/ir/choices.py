@@ -126,6 +126,7 @@ CHOICES: dict[str, Choice] = {
         swizzled_tiles="Lines in shared memory are swizzled against bank conflicts.",
         strided_lanes="Lanes a few elements apart are masked whole vectors, shuffled.",
         whole_steps="The last step of a loop, which alone is masked, stands behind it.",
+        row_segments="A vector that crosses the ends of rows is a masked load for each row.",
         register_transpose="Blocks of vectors are turned in registers.",
         transposed_stores="Rows of a tile are turned in registers before they are stored.",
         interleaved_stores="Vectors are woven together before they are stored.",

@@ -30,7 +30,7 @@ from ..ir.rules.index import Terms, linear_terms, simplified_sum, simplify, sum_
 from ..ir.views import End, Load, Reduce, Register, Store, Update, bound_of, memory_of, operand
 from .block_stores import Block, find_block, find_dense_block
 from .lane_scans import scanned
-from .lanes import broadcast, contiguous, lane_condition, strided
+from .lanes import broadcast, contiguous, lane_condition, segments, strided
 from .register_transpose import transposed
 
 __all__ = ["expand"]
@@ -241,6 +241,9 @@ class _Expander:
             if apart is not None:
                 gate = self._scalar(load.gate, position)
                 return apart.load(self._at(load.memory, position), gate, load.other)
+            pieces = self._pieces(load, index, position, vector) if self.has_masks else None
+            if pieces is not None:
+                return pieces
             count = loop_size(vector)
             lanes = [self._lane_load(node, position | {vector: n}) for n in range(count)]
             if all(lane is lanes[0] for lane in lanes):
@@ -259,6 +262,26 @@ class _Expander:
         return (
             lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
         )
+
+    def _pieces(self, load: Load, index: Node, position: Position, vector: Node) -> Node | None:
+        """A load that goes through the ends of rows, as a masked load for each row it meets."""
+        gate = self._scalar(load.gate, position)
+        if any(n.op is Op.LOAD for n in Node.sink((index, gate)).toposort()):
+            return None
+        found = segments(index, gate, vector)
+        if found is None:
+            return None
+        count = loop_size(vector)
+        memory, other = self._at(load.memory, position), broadcast(load.other, count)
+        ends = [following.first for following in found[1:]] + [Node.index(count)]
+        value: Node | None = None
+        for piece, end in reversed(list(zip(found, ends, strict=True))):
+            before_end = lane_condition(vector < end, vector)
+            mine = lane_condition((vector < piece.first).ne(True), vector) & before_end
+            held = mine & lane_condition(piece.gate, vector)
+            one = Load(memory, piece.base, held, other, other.dtype).node()
+            value = one if value is None else alu(Op.WHERE, before_end, one, value)
+        return value
 
     def _across(self, node: Node, vector: Node) -> Node | None:
         """The unrolled RANGE, with as many steps as there are lanes, that a load is contiguous in.

@@ -1,7 +1,8 @@
 """What becomes of indices and conditions when a loop becomes lanes.
 
-base + lane      contiguous(index, vector)  ->  base
-base + 2 * lane  strided(index, vector)     ->  whole vectors under masks, and shuffles
+base + lane               contiguous(index, vector)  ->  base
+(p // 56) * 58 + p % 56   segments(...)              ->  a contiguous index for each of two rows
+base + 2 * lane           strided(index, vector)     ->  whole vectors under masks, and shuffles
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, loop_size, ranges_of
+from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.remembered import once
@@ -19,9 +20,11 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.views import Load, Store, operand
 
 __all__ = [
-    "broadcast", "contiguous", "lane_condition", "shuffled", "strided", "without_lane",
+    "Segment", "broadcast", "contiguous", "lane_condition", "segments", "shuffled", "strided",
+    "without_lane",
 ]  # fmt: skip
 
+MOST_SEGMENTS = 3
 MOST_STEP = 4
 
 
@@ -87,6 +90,60 @@ def _below(base: Node, step: int, count: int, first: int, each: int) -> Node:
     ends = broadcast(simplify(room).cast(dtypes.int32), count)
     below = Node(Op.CMPLT, dtypes.bool.vec(count), (lanes, ends))
     return below if step > 0 else below ^ broadcast(TRUE, count)
+
+
+class Segment(NamedTuple):
+    """Lanes from `first` to the next segment's: they read `base` + lane, where `gate` holds."""
+
+    first: Node
+    base: Node
+    gate: Node
+
+
+def segments(index: Node, gate: Node, vector: Node) -> list[Segment] | None:
+    """`index` as a few contiguous pieces, where it counts through rows of fixed length; else None.
+
+    The rows are those of `position // length` and `position % length`, with one `position`, that
+    grows by one a lane, in all of `index` and `gate`.
+    """
+    rows = _rows(index, gate, vector)
+    if rows is None:
+        return None
+    position, length = rows
+    start = contiguous(position, vector)
+    lanes, size = loop_size(vector), length.arg
+    count = (lanes - 2 + size) // size + 1
+    if start is None or count > MOST_SEGMENTS:
+        return None
+    found = []
+    for number in range(count):
+        row = simplify(start // length + number)
+        inside = {
+            Node(Op.IDIV, dtypes.index, (position, length)): row,
+            Node(Op.MOD, dtypes.index, (position, length)): position - row * length,
+        }
+        base = contiguous(simplify(index.substitute(inside)), vector)
+        if base is None:
+            return None
+        first = simplify(row * length - start)
+        found.append(Segment(first, base, simplify(gate.substitute(inside))))
+    take("row_segments")
+    return found
+
+
+def _rows(index: Node, gate: Node, vector: Node) -> tuple[Node, Node] | None:
+    """The position and the length of the rows that `index` and `gate` count through."""
+    free = free_ranges(Node.sink((index, gate)))
+    divisions = [
+        n
+        for n in Node.sink((index, gate)).toposort()
+        if n.op in (Op.IDIV, Op.MOD) and vector in free[n]
+    ]
+    found = {n.src for n in divisions}
+    if len(found) != 1:
+        return None
+    ((position, length),) = found
+    return (position, length) if length.op is Op.CONST else None
 
 
 class Strided(NamedTuple):
