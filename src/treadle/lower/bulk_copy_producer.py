@@ -43,22 +43,20 @@ PAIRS_APART = 4  # steps between the pairs of words that a work item holds
 
 def lower_bulk_copies(root: Node) -> Node:
     """`root` with every WGMMA of STAGEs of BOXes fed by a producer."""
-    products = [n for n in root.toposort() if n.op is Op.WGMMA and _is_fed(n)]
+    is_box = lambda source: source.op is Op.STAGE and source.arg.fill == "boxes"
+    products = [n for n in root.toposort() if n.op is Op.WGMMA and all(map(is_box, n.src))]
     for product in products:
         take("bulk_copy_producer")
         root = _lower(root, product, sum(n.op is Op.LOCAL for n in root.toposort()))
     return root
 
 
-def _is_fed(product: Node) -> bool:
-    return all(s.op is Op.STAGE and s.arg.fill == "boxes" for s in product.src)
-
-
 def _lower(root: Node, product: Node, first: int) -> Node:
     end = next(n for n in phase_ends(root) if product in nodes_of_phase(n))
     stages = product.src
     loop, buffers = _loop_of(product), stages[0].arg.buffers
-    work_items = max(map(_work_items, phase_ends(root)))  # those of all phases are as many
+    local = lambda end: (r for r in closed_ranges(end) if r.arg.kind == "local")
+    work_items = max(loop_size(*local(end)) for end in phase_ends(root))  # as many in all phases
     arrivals = (1,) * buffers + (work_items // SUBGROUP,) * buffers
     barriers = Node(Op.LOCAL, dtypes.uint64, (), LocalRef(first, 2 * buffers, 16, arrivals))
     memories = [buffers_of(stage, first + 1 + n) for n, stage in enumerate(stages)]
@@ -106,7 +104,3 @@ def _loop_of(product: Node) -> Node:
     if len(found) != 1:
         raise InternalError(f"a producer feeds one loop, not {len(found)}")
     return found[0]
-
-
-def _work_items(end: Node) -> int:
-    return loop_size(*(r for r in closed_ranges(end) if r.arg.kind == "local"))

@@ -447,7 +447,7 @@ class _Expander:
         loops, combos = self._inner(end.loops)
         effects: dict[Node, None] = {}
         steps = [(effect, combo) for effect in end.effects for combo in combos]
-        if all(map(_is_local, end.effects)):
+        if all(e.op is Op.STORE and memory_of(e).op is Op.LOCAL for e in end.effects):
             # What rows of totals share in a copy, such as which value is the better one, is needed
             # for no longer than that.
             steps = [(effect, combo) for combo in combos for effect in end.effects]
@@ -458,10 +458,6 @@ class _Expander:
         below = Node.sink(end.effects).toposort() if self.totals else ()
         effects.update((total, None) for n in below for total in self.totals.get(n, ()))
         return End(tuple(effects), loops).node()
-
-
-def _is_local(effect: Node) -> bool:
-    return effect.op is Op.STORE and memory_of(effect).op is Op.LOCAL
 
 
 def _is_copied(node: Node) -> bool:

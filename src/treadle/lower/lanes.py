@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ..dtype import dtypes
 from ..ir.choices import take
-from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
+from ..ir.loops import TRUE, loop_size, ranges_of
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.remembered import once
@@ -133,13 +133,8 @@ def segments(index: Node, gate: Node, vector: Node) -> list[Segment] | None:
 
 def _rows(index: Node, gate: Node, vector: Node) -> tuple[Node, Node] | None:
     """The position and the length of the rows that `index` and `gate` count through."""
-    free = free_ranges(Node.sink((index, gate)))
-    divisions = [
-        n
-        for n in Node.sink((index, gate)).toposort()
-        if n.op in (Op.IDIV, Op.MOD) and vector in free[n]
-    ]
-    found = {n.src for n in divisions}
+    nodes = Node.sink((index, gate)).toposort()
+    found = {n.src for n in nodes if n.op in (Op.IDIV, Op.MOD) and vector in ranges_of(n)}
     if len(found) != 1:
         return None
     ((position, length),) = found

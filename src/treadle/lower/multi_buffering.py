@@ -51,7 +51,8 @@ _NONE = Node.index(0)
 def lower_buffered_stages(root: Node) -> Node:
     """`root` with STAGEs in several buffers as LOADs of LOCAL memory that is filled ahead."""
     loops: dict[Node, dict[Key, Node]] = {}
-    found = {n: _loop_of(n) for n in root.toposort() if _is_pipeline(n)}
+    is_pipeline = lambda n: n.op is Op.STAGE and n.arg.buffers > 1 and n.arg.fill != "boxes"
+    found = {n: _loop_of(n) for n in filter(is_pipeline, root.toposort())}
     stages = {stage: loop for stage, loop in found.items() if loop is not None}
     for stage, loop in stages.items():
         loops.setdefault(loop, {}).setdefault(Stage.of(stage).filling, stage)
@@ -120,10 +121,6 @@ def buffers_of(stage: Node, number: int) -> Node:
     """The LOCAL memory of a STAGE's buffers, by its number."""
     size = stage.arg.buffers * size_product(stage.arg.sizes)
     return Node(Op.LOCAL, stage.dtype, (), LocalRef(number, size, alignment_of(stage)))
-
-
-def _is_pipeline(node: Node) -> bool:
-    return node.op is Op.STAGE and node.arg.buffers > 1 and node.arg.fill != "boxes"
 
 
 def _loop_of(stage: Node) -> Node | None:

@@ -99,7 +99,9 @@ def _cuts(program: Sequence[Node]) -> dict[Node, _Parts]:
     cuts: dict[Node, _Parts] = {}
     for loops, updates in sums.items():
         registers = list(updates)
-        in_tile = len(registers) > max(FEW, _loads([u.value for u in updates.values()]))
+        values = [update.value for update in updates.values()]
+        below = toposort(values, lambda n: n.op is not Op.LOAD)
+        in_tile = len(registers) > max(FEW, sum(n.op is Op.LOAD for n in below))
         found = _place(loops, PART, LONG) if in_tile else _place(loops, SHORT_PART, SHORT_PART)
         if found is not None and found[0] not in cuts:
             loop, size = found
@@ -131,11 +133,6 @@ def _sums(program: Sequence[Node]) -> Iterator[tuple[Node, Update]]:
 def _is_in_loop(update: Update, other: Update) -> bool:
     """Whether it stands in the innermost loop of the other one, or in one that is its own."""
     return any(r.op is Op.RANGE and r not in other.loops[:-1] for r in update.loops)
-
-
-def _loads(values: Sequence[Node]) -> int:
-    """How many loads these values are computed from."""
-    return sum(n.op is Op.LOAD for n in toposort(values, lambda n: n.op is not Op.LOAD))
 
 
 def _place(loops: tuple[Node, ...], part: int, most: int) -> tuple[Node, int] | None:

@@ -63,7 +63,8 @@ class Space:
         """Schedules near one of this space, but for those of kernels that were given before."""
         _, parameters, asked = self._made[schedule]
         for other in neighbours(parameters, self._target):
-            if other not in self._tried and asked.intersection(_changed(parameters, other)):
+            matters = any(getattr(other, name) != getattr(parameters, name) for name in asked)
+            if matters and other not in self._tried:
                 self._tried.add(other)
                 yield from self._new(functools.partial(self._optimized, other))
         for place, move in enumerate(schedule):
@@ -97,10 +98,6 @@ class Space:
             self._seen.add(made.ast)
             self._made[schedule] = made
             yield schedule
-
-
-def _changed(one: Parameters, other: Parameters) -> list[str]:
-    return [name for name, value in vars(one).items() if getattr(other, name) != value]
 
 
 def _with_room(later: tuple[Move, ...]) -> tuple[Move, ...]:

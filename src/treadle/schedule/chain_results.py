@@ -41,7 +41,8 @@ def store_columns_last(outputs: Sequence[Node], plan: Plan) -> list[Node]:
         for root, index in group.places.items() if kept else ():
             for product, place in _products(root, index, kept, plan):
                 columns = _columns(product, kept)
-                if columns is not None and not _is_innermost(place[columns], index):
+                inner = set(loops_of(index)[-1:])  # columns may be innermost as it is
+                if columns is not None and inner.isdisjoint(place[columns].toposort()):
                     last[product] = columns
     return with_last(outputs, last) if last else list(outputs)
 
@@ -95,12 +96,6 @@ def _columns(product: Node, kept: Container[Node]) -> int | None:
     moving = {loop.arg.number for loop in ranges_in(tuple(places))}
     fixed = [n for n, size in enumerate(product.shape) if size != 1 and n not in moving]
     return fixed[-1] if fixed else None
-
-
-def _is_innermost(position: Node, index: Index) -> bool:
-    """Whether the last loop of an index is one that a position moves along."""
-    loops = loops_of(index)
-    return bool(loops) and loops[-1] in position.toposort()
 
 
 def store_as_narrow(outputs: Sequence[Node], plan: Plan, dtypes: frozenset[DType]) -> list[Node]:
