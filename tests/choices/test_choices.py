@@ -46,9 +46,12 @@ FEW = {
     "CL": ["sum_of_products"],
     "CL:0:OPENCL:gpu": ["linear"],
     "WEBGPU": ["softmax_of_rows", "many_tensors"],
-    "CUDA": ["linear", "half_product", "product_of_repeated_rows", "softmax_of_rows"],
+    "CUDA": [
+        "linear", "half_product", "product_of_repeated_rows", "softmax_of_rows",
+        "statistics_of_a_product",
+    ],
     "CUDA:PTX:sm_90a": ["half_product"],
-}
+}  # fmt: skip
 
 
 def test_programs_are_right_and_reach_every_choice_on_the_processor() -> None:

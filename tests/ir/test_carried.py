@@ -149,3 +149,17 @@ def test_a_base_below_the_maximum_is_no_base():
         (kernel,), _ = schedule(current([node])[0], "CPU", parse_target("sm_80"))
         counts.append(len(rows_of(kernel.ast.src[0]).passes))
     assert counts == [1, 1, 2, 2]
+
+
+def test_the_place_of_an_extreme_is_no_carried_total():
+    """Rows of a product that the kernels of places compute: nothing is kept for them."""
+    x, w = (Tensor.full(shape, 0.5, device="CPU").contiguous() for shape in ((95, 4), (4, 260)))
+    Tensor.realize(x, w)
+    scores = x @ w
+    largest = scores.max(1)
+    for results in ([(scores > 0).where(scores, -1e30)], [scores, -scores], [scores, largest]):
+        nodes = [(r if r is largest else r.argmax(1)).node for r in results]
+        kernels, _ = schedule(current(nodes)[0], "CPU", parse_target("sm_80"))
+        places = [k for k in kernels if any(n.op is Op.TUPLE for n in k.ast.toposort())]
+        assert places
+        assert all(rows_of(end) is None for kernel in places for end in kernel.ast.src)

@@ -30,6 +30,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..dtype import DType
+from .accumulators import is_tuple
 from .loops import Ranges, closed_ranges, free_ranges, has_fixed_size, loop_size, ranges_of
 from .node import Node, changed
 from .op import Op
@@ -323,6 +324,8 @@ class _Reductions:
     def add(self, reduce: Node) -> bool:
         """Take in the next REDUCE; False if it is none of a row."""
         if reduce.src[1:] != (self.key,) or reduce.arg.op not in (Op.ADD, Op.MAX, Op.MIN):
+            return False
+        if is_tuple(operand(reduce)):  # an extreme and its place
             return False
         if reduce.arg.op is not Op.ADD:
             return self._add_extreme(reduce)
