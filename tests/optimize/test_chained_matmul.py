@@ -13,7 +13,7 @@ from treadle.ir.loops import loop_size, ranges_of
 from treadle.ir.op import Op
 from treadle.ir.views import Load
 from treadle.optimize.chained_matmul import ChainedMatmul
-from treadle.optimize.heuristic import optimize
+from treadle.optimize.heuristic import optimize, parsed, replay
 from treadle.target import parse_target
 
 from .references import attention, kernel
@@ -247,3 +247,19 @@ def test_a_captured_step_replays_over_other_tokens():
         arrays = [numbers(2, 192, 16, seed=seed * 3 + n) for n in range(3)]
         got = step(*on_cpu(*arrays))
         check(got, attention(*arrays, np.tri(192, dtype=bool)))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_search_tries_half_and_twice_as_many_rows_and_steps(target):
+    q, k, v = on_cpu(*(numbers(2, 2048, 64, seed=n) for n in range(3)))
+    found = q.scaled_dot_product_attention(k, v)
+    (step,), target = found.schedule(), parse_target(target)
+    _, chosen = optimize(step.ast, target)
+    (move,) = (one for one in chosen if isinstance(one, ChainedMatmul))
+    forms = move.forms()
+    assert {(form.rows, form.steps) for form in forms} == {
+        (move.rows // 2, move.steps), (2 * move.rows, move.steps),
+        (move.rows, move.steps // 2), (move.rows, 2 * move.steps),
+    }  # fmt: skip
+    texts = [str(chosen).replace(str(move), str(form)) for form in forms]
+    assert len({replay(step.ast, target, parsed(text)) for text in texts}) == len(forms)

@@ -20,7 +20,7 @@ have several such products of the same rows, and store statistics of them
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..ir.carried import is_kept, is_of_product, without_rows
 from ..ir.loops import TRUE, free_ranges, loop_size, ranges_of
@@ -91,6 +91,11 @@ class ChainedMatmul(Move):
     rows: int
     steps: int
     tile: tuple[int, int] | None = None
+
+    def forms(self) -> tuple[ChainedMatmul, ...]:
+        """Half and twice as many rows, or steps."""
+        found = [replace(self, rows=n) for n in (self.rows // 2, 2 * self.rows) if n]
+        return (*found, *(replace(self, steps=n) for n in (self.steps // 2, 2 * self.steps) if n))
 
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)

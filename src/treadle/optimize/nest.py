@@ -142,14 +142,10 @@ def nests_of(root: Node) -> list[Nest]:
     found = [
         node
         for node in root.toposort()
-        if _stores(node) or (node.op is Op.STAGE and node.arg.scope == "grid")
+        if (node.op is Op.END and any(e.op is not Op.UPDATE for e in End.of(node).effects))
+        or (node.op is Op.STAGE and node.arg.scope == "grid")
     ]
     return [Nest(node, closed_ranges(node)) for node in found]
-
-
-def _stores(node: Node) -> bool:
-    """Whether a node ends loops over STOREs, and not over UPDATEs of registers alone."""
-    return node.op is Op.END and any(e.op is not Op.UPDATE for e in End.of(node).effects)
 
 
 def stride(index: Node, loop: Node) -> int | None:

@@ -64,7 +64,7 @@ def decision_on(node: Node, demands: list[Demand], weights: dict[Node, Weight]) 
 
 def _why_store_elementwise(node: Node, demands: list[Demand], weight: Weight) -> str | None:
     groups = {d.group for d in demands}
-    if _is_widened(node):
+    if node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize:
         return None  # better stored as it was before
     if all(d.heavy == PRODUCT for d in demands):
         return None  # it is larger than the factors, which are stored if they are worth it
@@ -176,11 +176,6 @@ def _is_cheap_above_product(node: Node) -> bool:
         seen.update(new)
         pending.extend(new)
     return products == 1
-
-
-def _is_widened(node: Node) -> bool:
-    """Whether a node holds the numbers of a smaller type."""
-    return node.op is Op.CAST and operand(node).dtype.itemsize < node.dtype.itemsize
 
 
 def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str | None:
