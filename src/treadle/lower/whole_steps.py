@@ -183,7 +183,8 @@ def _chosen(node: Node) -> Node | None:
             return access.other if isinstance(access, Load) else None
         return access._replace(gate=TRUE).node() if holds else node
     if node.op is Op.WHERE and (holds := behind_broadcast(operand(node)).value) is not None:
-        return node.src[1 if holds else 2]
+        _, yes, no = node.src
+        return yes if holds else no
     if node.op in (Op.AND, Op.OR) and node.dtype.is_bool:
         for side, other in (operands(node), operands(node)[::-1]):
             if (holds := behind_broadcast(side).value) is not None:

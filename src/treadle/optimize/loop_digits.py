@@ -14,7 +14,7 @@ from ..ir.loops import TRUE, Split, closed_ranges, has_fixed_size, loop_size, ra
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify
-from ..ir.views import bound_of, operands
+from ..ir.views import bound_of, operand, operands
 from .moves import Move, Moves
 from .nest import SHORT_STRIDE
 from .records import Loop
@@ -97,7 +97,7 @@ def merge_all(moves: Moves, of_fixed_size: bool = True) -> None:
 def _mergeable(root: Node, of_fixed_size: bool) -> Merge | None:
     uses, order = _index_uses(root), root.toposort()
     closed = [loops for node in order if (loops := closed_ranges(node))]
-    limited = frozenset(node.src[0] for node in order if _is_limit(node))
+    limited = frozenset(operand(node) for node in order if _is_limit(node))
     for loops in closed:
         for number, (outer, inner) in enumerate(itertools.pairwise(loops)):
             if inner in limited or (outer in limited and not _are_short(loops[number + 1 :])):
@@ -135,7 +135,7 @@ def _index_uses(root: Node) -> list[Node]:
 
 def _is_limit(node: Node) -> bool:
     """Whether a node asks if a loop is before a constant."""
-    return node.op is Op.CMPLT and node.src[0].op is Op.RANGE and node.src[1].op is Op.CONST
+    return node.op is Op.CMPLT and [n.op for n in node.src] == [Op.RANGE, Op.CONST]
 
 
 def _merges(outer: Node, inner: Node, uses: list[Node]) -> bool:
