@@ -276,12 +276,12 @@ def test_a_long_reduction_inside_a_matmul():
     np.testing.assert_allclose(found, a.astype(np.float64) @ b, rtol=1e-3, atol=2e-2)
 
 
-@pytest.mark.parametrize(("size", "is_swapped"), [(7, True), (56, True), (64, False)])
-def test_the_lanes_of_convolutions_are_channels_where_rows_fill_no_vectors(size, is_swapped):
+@pytest.mark.parametrize("size", [7, 56, 64])
+def test_the_lanes_of_convolutions_are_channels(size):
     image = filled(1, 64, size, size).conv2d(filled(128, 64, 3, 3), padding=1)
     (kernel,) = scheduled([(image.node, image.device)])
     _, log = optimize(kernel.ast, parse_target("x86-64-v4"))
-    assert [move.is_swapped for move in log.of_kind(TileReduction)] == [is_swapped]
+    assert [move.is_swapped for move in log.of_kind(TileReduction)] == [True]
 
 
 @pytest.mark.parametrize(("channels", "size", "window"), [(12, 66, 7), (16, 102, 3), (24, 40, 5)])

@@ -77,13 +77,14 @@ def test_tiles_are_turned_before_they_are_stored(target):
 
 
 def test_steps_beyond_a_border_are_left_out():
-    phases = phases_of((2, 16, 28, 28), (32, 16, 5, 5), parse_target("x86-64-v4"))
+    # tiles have rows of one line of the image: 4, 6, 8 and 12 divide it
+    phases = phases_of((2, 16, 24, 24), (32, 16, 5, 5), parse_target("x86-64-v4"))
     loops = [n for n in phases[-1].program.src if n.op is Op.RANGE]
     assert [n for n in loops if not has_fixed_size(n)]
     weight = values(32, 16, 5, 5)
     weight[:, :, :2] = np.inf
     skip_without("x86-64-v4")
-    x = Tensor(values(2, 16, 28, 28), device="CPU:LLVM:x86-64-v4")
+    x = Tensor(values(2, 16, 24, 24), device="CPU:LLVM:x86-64-v4")
     result = x.conv2d(Tensor(weight, device="CPU:LLVM:x86-64-v4"), padding=2).numpy()
     assert np.isfinite(result[:, :, 0]).all()
     assert not np.isfinite(result[:, :, 1]).any()

@@ -23,6 +23,7 @@ from ..ir.accumulators import combined, is_in_order, items, of_lanes, tuple_of
 from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
+from ..ir.narrow_sums import type_of_parts
 from ..ir.node import Node, alu, alu_dtype, item
 from ..ir.op import ALU, Op
 from ..ir.remembered import once
@@ -385,13 +386,17 @@ class _Expander:
         reduce = Reduce.of(node)
         loops, combos = self._inner(reduce.loops)
         vector = next((r for r in reduce.loops if r.arg.kind == "vector"), None)
-        parts = []
+        values = []
         for combo in combos:
             value = self._at(reduce.value, position | combo)
             count = max(part.dtype.count for part in items(value))
             count = count if vector is None else loop_size(vector)
-            value = tuple_of([broadcast(part, count) for part in items(value)])
-            parts.append(Reduce(value, loops, reduce.arg).node() if loops else value)
+            values.append(tuple_of([broadcast(part, count) for part in items(value)]))
+        narrow = type_of_parts(node, len(values))
+        if narrow is not None and count > 1 and all(value.op is Op.CAST for value in values):
+            parts = [operand(value).cast(narrow.vec(count)) for value in values]
+            values = [_tree(Op.ADD, parts).cast(node.dtype.vec(count))]
+        parts = [Reduce(v, loops, reduce.arg).node() if loops else v for v in values]
         op = reduce.arg.op
         copied = tuple(r for r in reduce.loops if r.arg.kind == "unroll")
         in_order = not loops and is_in_order(op, reduce.value, copied)

@@ -41,6 +41,7 @@ __all__ = ["Sizes", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a
 Pair = tuple[int, int]  # along rows and along columns
 WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
 MOST, MOST_BUFFERS = 4, 4  # that a search tries
+MANY_REGISTERS = 32  # of which one stays free: compilers had accumulators leave theirs
 
 
 class Sizes(NamedTuple):
@@ -48,7 +49,8 @@ class Sizes(NamedTuple):
 
     So many reductions `beside` each other have such a tile each, of the same rows; of all that are
     computed, so many `sums` are in registers in the end. What is made of both operands in a step
-    takes so many `passing` registers, none where that is a product, which FMA adds.
+    takes so many `passing` registers, none where that is a product, which FMA adds. Results that
+    lie along rows are turned in registers before they are stored.
     """
 
     rows: int
@@ -58,6 +60,7 @@ class Sizes(NamedTuple):
     beside: int = 1
     sums: int = 1
     passing: int = 0
+    is_turned: bool = False
 
     @property
     def work(self) -> int:
@@ -199,7 +202,7 @@ def loads_of(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     # One register for each accumulator, for each vector of y, for one element of x, and those for
     # what is made of both: a product has one where the same instruction does not add it.
     passing = max(sizes.passing, 0 if target.has_fma else 1)
-    others = max(FEW_REGISTERS, wide + 1 + passing)
+    others = max(FEW_REGISTERS, wide + 1 + passing) + target.vector_registers // MANY_REGISTERS
     if rows * vectors * sizes.sums > target.vector_registers - others:
         return math.inf
     computed = tile.count(sizes) * tile.rows * tile.columns
@@ -211,12 +214,15 @@ def loads_of(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     nbytes = speed * target.vector_bytes
     itemsize = nbytes / tile.unit[1]
     is_far = wide * nbytes * sizes.steps > CACHE_SHARE * target.l1
-    lines = (is_far * wide * nbytes + rows * itemsize) / CACHE_LINE / (rows * wide)
+    lines = (is_far * wide * nbytes + rows * itemsize) / CACHE_LINE / (rows * wide * speed)
     # Long rows of results are pages of their own. Of many, each is looked up again for each panel.
     is_apart = sizes.columns * itemsize >= PAGE and sizes.rows >= PAGES
     pages = 1 / (wide * sizes.steps) if is_apart else 0
+    # A column of a turned tile is stored in pieces of 1, 2, 4 ... rows, each column in its own page.
+    turned = sizes.is_turned * tile.unit[1] * rows.bit_count() / (rows * sizes.steps)
     costs, idle = target.costs, max(1.0, 8 / (rows * wide))
     beside = costs.accesses * loads + costs.into_l1 * lines + costs.pages * pages
+    beside += costs.apart * turned
     return round(waste * idle * (1 + beside / costs.arithmetic), 9)
 
 

@@ -13,6 +13,7 @@ from collections.abc import Iterable
 
 from ..dtype import DType
 from ..ir.loops import free_ranges
+from ..ir.narrow_sums import added_in_part
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.views import Store, operand, operands
@@ -30,7 +31,10 @@ def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None 
     `loop` is the one to make lanes of, if that is known: what does not depend on it has none.
     """
     nodes = nest.nodes
-    if loop is not None:
+    parts = [added_in_part(reduce) for reduce in nest.reduces]
+    if parts and None not in parts:
+        nodes = Node.sink(parts).toposort()
+    elif loop is not None:
         free = free_ranges(nest.node)
         nodes = [n for n in nodes if loop in free.get(n, ())]
     widest = max(widest_itemsize(nodes), least_itemsize)

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ..dtype import DType
 from ..ir.loops import free_ranges, loop_size, ranges_of
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.views import Load
 from ..target import Target, vector_unit
 from .choose_tile import Sizes, Tile, choose, loads_of
@@ -31,9 +31,10 @@ __all__ = [
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS, ABOUT_AS_MUCH = 0.93, 1.05
+CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.97, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
+SLOW = TRANSCENDENTAL | {Op.FDIV}
 MIN_RUN = 32  # steps along which a row is read in place
 
 
@@ -46,20 +47,20 @@ class Choice(NamedTuple):
 
 
 def best_tiling(moves: Moves, nest: Nest, problem: TileProblem, parameters: Parameters) -> Choice:
-    """The tile for the problem as it is or, where that takes clearly less, as it is swapped."""
+    """The tile for the problem as it is or, where that takes less, as it is swapped."""
     target = moves.target
-    swapped = with_windows(moves, problem.swapped())
+    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
+    # they are turned in registers. What is added to them is read one by one.
+    is_turned = any(stride(nest.stores()[0], r) == 1 for r in problem.columns)
+    swapped = replace(with_windows(moves, problem.swapped()), is_turned=is_turned)
     problem = with_windows(moves, problem)
     cost, here = _best_rows(problem, target, parameters)
     if loop_size(*swapped.rows) < 2 or loop_size(*swapped.columns) < 4:
         return here
     other_cost, other = _best_rows(swapped, target, parameters)
-    # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
-    # they are turned in registers. What is added to them is read one by one.
-    is_turned = any(stride(nest.stores()[0], r) == 1 for r in swapped.rows)
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
     apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
-    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else CLEARLY_LESS
+    most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else LESS
     return other._replace(is_swapped=True) if other_cost + apart < most * cost else here
 
 
@@ -140,7 +141,8 @@ def _cost(problem: TileProblem, tile: Tile, target: Target) -> float:
     if problem.windows is not None:
         packing += _copying(problem, problem.windows, tile)
     elif not is_free:
-        packing += rows / tile.unit[1] * _packing(problem.x, problem.rows, problem.steps, tile)
+        each = _packing(problem.x, problem.rows, problem.steps, tile, tile.rows)
+        packing += rows / tile.unit[1] * each
     multiplied = max(products, loads) * _steps_left(problem, tile)
     return (multiplied + packing) * (0.5 if _is_half(problem, tile, target) else 1)
 
@@ -172,13 +174,17 @@ def is_scattered(operand: Node, along: tuple[Node, ...], steps: tuple[Node, ...]
     return not any(all(stride(i, r) == 1 for i in reads_of(operand)) for r in inner)
 
 
-def _packing(operand: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile) -> float:
-    """About how many instructions it takes to pack a vector of an operand."""
+def _packing(
+    operand: Node, along: tuple[Node, ...], steps: tuple[Node, ...], tile: Tile, lines: int = 0
+) -> float:
+    """About how many instructions it takes to pack a vector of an operand, so many `lines` at most
+    at a time where those lie side by side.
+    """
     reads = reads_of(operand)
-    is_long = loop_size(along[-1]) >= tile.unit[1] or len(along) == 1
-    if is_long and all(stride(index, along[-1]) == 1 for index in reads):
-        if len(along) == 1:
-            return PACK
+    apart = {stride(index, along[-1]) for index in reads}
+    if len(along) == 1 and {1} <= apart <= {0, 1}:
+        return PACK * max(1, tile.unit[1] / lines if lines else 1)
+    if apart == {1} and loop_size(along[-1]) >= tile.unit[1]:
         # Borders, and rows that end within vectors, are masks.
         return (2 if loop_size(along[-1]) % tile.unit[1] == 0 or not gating(operand) else 3) * PACK
     is_run = loop_size(steps[-1]) >= tile.unit[1] // 2 or len(steps) == 1
@@ -192,12 +198,13 @@ def _packing(operand: Node, along: tuple[Node, ...], steps: tuple[Node, ...], ti
 def is_in_place(problem: TileProblem, tile: Tile) -> bool:
     """Whether rows are read where they are: too few panels use them for packing to be worth it.
 
-    Where that is in several loops, rows lie along the steps, so that each is read line by line.
+    What takes long to compute is packed, in vectors. Where rows are read in several loops, they lie
+    along the steps, so that each is read line by line.
     """
     if -(-loop_size(*problem.columns) // tile.columns) >= PACK_REUSE:
         return False
     if len(problem.steps) == 1:
-        return True
+        return not any(n.op in SLOW for n in problem.x.toposort(lambda n: n.op is not Op.STAGE))
     last = problem.steps[-1]
     is_row = all(stride(index, last) == 1 for index in reads_of(problem.x))
     return is_row and loop_size(last) >= MIN_RUN and not gating(problem.x)

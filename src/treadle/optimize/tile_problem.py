@@ -52,6 +52,7 @@ class TileProblem:
     columns: tuple[Node, ...]
     windows: Windows | None = None
     around: tuple[Node, ...] = ()  # rows that differ from tile to tile alone
+    is_turned: bool = False  # whether results lie along rows
 
     @property
     def steps(self) -> tuple[Node, ...]:
@@ -74,7 +75,8 @@ class TileProblem:
         """Rows around tiles count as a batch of their own."""
         loops = (self.rows_of_tiles, self.columns, self.steps, (*self.batch, *self.around))
         passing = 0 if self.is_product else PASSING
-        return Sizes(*(loop_size(*each) for each in loops), passing=passing)
+        sizes = (loop_size(*each) for each in loops)
+        return Sizes(*sizes, passing=passing, is_turned=self.is_turned)
 
     @property
     def rows_of_tiles(self) -> tuple[Node, ...]:
