@@ -218,7 +218,7 @@ def loads_of(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     # Long rows of results are pages of their own. Of many, each is looked up again for each panel.
     is_apart = sizes.columns * itemsize >= PAGE and sizes.rows >= PAGES
     pages = 1 / (wide * sizes.steps) if is_apart else 0
-    # A column of a turned tile is stored in pieces of 1, 2, 4 ... rows, each column in its own page.
+    # Each column of a turned tile is stored by itself, in pieces of 1, 2, 4 ... rows.
     turned = sizes.is_turned * tile.unit[1] * rows.bit_count() / (rows * sizes.steps)
     costs, idle = target.costs, max(1.0, 8 / (rows * wide))
     beside = costs.accesses * loads + costs.into_l1 * lines + costs.pages * pages

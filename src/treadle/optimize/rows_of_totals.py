@@ -20,7 +20,8 @@ from ..dtype import DType, dtypes
 from ..ir.accumulators import combined, is_in_order, items, tuple_of
 from ..ir.args import LocalRef
 from ..ir.choices import take
-from ..ir.loops import TRUE, Split, loop_size, number_of, replace_ranges
+from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, replace_ranges
+from ..ir.narrow_sums import type_of_parts
 from ..ir.node import Node, alu
 from ..ir.op import Op
 from ..ir.views import After, End, Reduce, Register, Store, Update, operands
@@ -199,8 +200,11 @@ class _Totals:
 def dtypes_of_totals(total: Node, target: Target) -> list[DType]:
     """Those of the totals of a REDUCE, which may be of a tuple, or of a scan: wide ones of parts.
 
-    A part is what a STAGE holds.
+    A part is what a STAGE holds. Those of few bytes are as narrow as their sums.
     """
+    narrow = type_of_parts(total, loop_size(*closed_ranges(total)))
+    if narrow is not None:
+        return [narrow]
     if total.op is Op.AFTER:
         is_wide = After.of(total).value.arg.is_wide
     else:
