@@ -245,7 +245,7 @@ LOOP = re.compile(r"^(\.LBB\w+):\n((?:(?!\.LBB\w+:).*\n)*?\s+j\w+\s+\1)$", re.MU
 
 @pytest.mark.parametrize("last", [False, True], ids=["channels first", "channels last"])
 def test_no_sum_of_a_tile_leaves_its_register(last):
-    """Of 32 registers half or more are sums: a step's vectors stay, one element at a time is spread.
+    """Half of them or more are sums: a step's vectors stay, one element is spread at a time.
 
     Where the borders are is not asked in the loop over channels, but once for all of them.
     """
