@@ -13,6 +13,7 @@ from treadle.ir.choices import observing
 from treadle.ir.loops import has_fixed_size, loop_size
 from treadle.ir.op import Op
 from treadle.ir.verify import verify_linear
+from treadle.ir.views import bound_of
 from treadle.lower.passes import lower
 from treadle.lower.summation import PART, SHORT_PART
 from treadle.optimize.heuristic import optimize
@@ -37,10 +38,17 @@ def programs(tensor, target=TARGET):
     return [phase.program for phase in found]
 
 
+def most_steps(loop):
+    """Of a last part, which is shorter, as many as of the others; of loops without a size PART."""
+    size = bound_of(loop)
+    known = [n.arg for n in size.src if n.op is Op.CONST] if size.op is Op.MIN else []
+    return loop_size(loop) if has_fixed_size(loop) else min(known, default=PART)
+
+
 def rows(program):
-    """How many numbers are added one after the other, for each float32 sum."""
+    """How many numbers are added one after the other at most, for each float32 sum."""
     return {
-        math.prod(loop_size(r) if has_fixed_size(r) else PART for r in node.src[2:])
+        math.prod(map(most_steps, node.src[2:]))
         for node in program.src
         if node.op is Op.UPDATE
         and node.arg is Op.ADD

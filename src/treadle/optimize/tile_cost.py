@@ -31,7 +31,7 @@ __all__ = [
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.97, 1.05
+CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.99, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
 SLOW = TRANSCENDENTAL | {Op.FDIV}
@@ -129,12 +129,9 @@ def tile_of_vectors(
 def _cost(problem: TileProblem, tile: Tile, target: Target) -> float:
     """About how many vector instructions each step takes, packing included."""
     rows, columns = loop_size(*problem.rows), loop_size(*problem.columns)
-    vectors = -(-columns // tile.columns) * tile.each[1]
-    row_tiles = loop_size(*problem.around) * -(-loop_size(*problem.rows_of_tiles) // tile.rows)
-    products = row_tiles * tile.rows * vectors
-    loads = row_tiles * vectors / tile.each[1] * (tile.rows + tile.each[1])
     packing = 0.0
     if not lasts(problem.y):
+        vectors = -(-columns // tile.columns) * tile.each[1]
         packing += vectors * _packing(problem.y, problem.columns, problem.steps, tile)
     # Rows of plain matrices count as packed: nothing is swapped to read those in place.
     is_free = lasts(problem.x) or (len(problem.steps) > 1 and is_in_place(problem, tile))
@@ -143,7 +140,7 @@ def _cost(problem: TileProblem, tile: Tile, target: Target) -> float:
     elif not is_free:
         each = _packing(problem.x, problem.rows, problem.steps, tile, tile.rows)
         packing += rows / tile.unit[1] * each
-    multiplied = max(products, loads) * _steps_left(problem, tile)
+    multiplied = _work(problem, tile, target) * rows * columns / tile.unit[1]
     return (multiplied + packing) * (0.5 if _is_half(problem, tile, target) else 1)
 
 
