@@ -159,6 +159,20 @@ def test_no_instruction_is_asked_for_that_opencl_cannot_say(cl):
     assert not target.has_scale
 
 
+@pytest.mark.parametrize(
+    ("name", "nbytes"),
+    [
+        ("unknown-linux-gnu-haswell", 32),
+        ("pc-linux-gnu-skylake-avx512", 64),
+        ("pc-linux-gnu-x86-64", 16),
+    ],
+)
+def test_vectors_are_those_of_the_processor_that_the_driver_names(cl, name, nbytes):
+    driver = f"3.1+debian, OpenCL 3.0 PoCL HSTR: pthread-x86_64-{name}"
+    target = target_of(replace(cl.facts, is_software=True, driver=driver), "cpu")
+    assert (target.vector_bytes, target.max_lanes) == (nbytes, nbytes // 4)
+
+
 def run(program, **environment):
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=120,

@@ -222,7 +222,7 @@ def _processor(facts: Facts) -> Target:
 
     Its compiler may be older than the processor, and know less of it than treadle's own.
     """
-    cpu = re.search(r"x86_64[\w-]*-([a-z][\w.]*)(?:\s|$)", facts.driver)
+    cpu = re.search(r"x86_64-\w+-\w+-\w+-([a-z][\w.-]*)", facts.driver)
     if cpu is None:
         return host_target()
     try:
