@@ -6,7 +6,8 @@ import pytest
 
 from treadle import Tensor, dtypes
 from treadle.engine.run import scheduled
-from treadle.optimize.lane_width import lanes_of, widest_itemsize
+from treadle.ir.widths import widest_itemsize
+from treadle.optimize.lane_width import lanes_of
 from treadle.optimize.nest import nests_of
 from treadle.target import parse_target
 

@@ -20,7 +20,7 @@ from ..ir.node import Node
 from ..ir.op import ALU, Op
 from ..ir.text import render
 from ..ir.views import Access, Load, Store
-from ..optimize.lane_width import widest_itemsize
+from ..ir.widths import widest_itemsize
 from ..optimize.parameters import Parameters
 from ..target import Target
 from .program import Description

@@ -13,6 +13,7 @@ from ..dtype import DType, dtypes
 from .node import Node
 from .op import Op
 from .views import Reduce, operand
+from .widths import widest_itemsize
 
 __all__ = ["added_in_part", "type_of_parts"]
 
@@ -28,8 +29,7 @@ def added_in_part(reduce: Node) -> Node | None:
     is_wide = value.op is Op.CAST and value.dtype.is_int and value.dtype.itemsize > _PART.itemsize
     if not is_wide or not _is_byte(operand(value).dtype):
         return None
-    computed = (n for n in operand(value).toposort() if n.dtype.kind not in ("index", "void"))
-    is_narrow = all(n.dtype.itemsize <= _PART.itemsize for n in computed)
+    is_narrow = widest_itemsize(operand(value).toposort()) <= _PART.itemsize
     return operand(value) if is_narrow else None
 
 

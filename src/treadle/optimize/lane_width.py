@@ -1,28 +1,15 @@
-"""The width of a lane: how many bytes the values of a nest take in a register.
-
-    (x.cast(uint32) * 40000 >> 16).cast(uint16)     2 bytes an element, not 4
-
-Fixed-point programs keep the upper half of a product. Processors have an instruction for that with
-16-bit factors, so that the product itself is in no register: it does not count. Nor does what goes
-along with a number that is compared, such as its place.
-"""
+"""How many lanes the vectors of a nest have: by the widest of its values, or of what it adds up."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from ..dtype import DType
 from ..ir.loops import free_ranges
 from ..ir.narrow_sums import added_in_part
 from ..ir.node import Node
-from ..ir.op import Op
-from ..ir.views import Store, operand, operands
+from ..ir.widths import widest_itemsize
 from ..target import Target
 from .nest import Nest
 
-__all__ = ["lanes_of", "widest_itemsize"]
-
-HALF = 16  # bits of the factors of which the upper half of a product is one instruction
+__all__ = ["lanes_of"]
 
 
 def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None = None) -> int:
@@ -39,53 +26,3 @@ def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None 
         nodes = [n for n in nodes if loop in free.get(n, ())]
     widest = max(widest_itemsize(nodes), least_itemsize)
     return min(max(2, target.vector_bytes // widest), target.max_lanes)
-
-
-def widest_itemsize(nodes: Iterable[Node]) -> int:
-    """Bytes of the widest element among the values of `nodes`, all of a nest; at least 1."""
-    values = [n for n in nodes if n.dtype.kind not in ("index", "void")]
-    within = {n: _upper_half(n) for n in values}
-    passing = {part for parts in within.values() for part in parts}
-    for node in values:
-        if node not in passing and not within[node]:
-            passing.difference_update(node.src)
-    passing.update(*map(_goes_along, nodes))
-    return max((n.dtype.itemsize for n in values if n not in passing), default=1)
-
-
-def _goes_along(node: Node) -> tuple[Node, ...]:
-    """The items behind the first of a tuple, which decides: in more registers, if wider."""
-    if node.op is Op.TUPLE:
-        return node.src[1:]
-    if node.op is Op.ITEM and node.arg:
-        return (node,)
-    if node.op is Op.STORE and _goes_along(Store.of(node).value):
-        return (Store.of(node).memory,)
-    return ()
-
-
-def _upper_half(node: Node) -> tuple[Node, ...]:
-    """The wide values of which narrow `node` is the upper half: shift, product and factors."""
-    if node.op is not Op.CAST or not _is_narrow(node.dtype) or operand(node).op is not Op.SHR:
-        return ()
-    shifted = operand(node)
-    product, by = operands(shifted)
-    if shifted.dtype.bits != 2 * HALF or by.op is not Op.CONST or by.arg != HALF:
-        return ()
-    if product.op is not Op.MUL or not all(map(_is_factor, product.src)):
-        return ()
-    return shifted, by, product, *product.src
-
-
-def _is_factor(node: Node) -> bool:
-    if node.op is Op.CONST:
-        low = 0 if node.dtype.is_unsigned else -(1 << (HALF - 1))
-        return low <= node.arg < low + (1 << HALF)
-    if node.op is not Op.CAST:
-        return False
-    given = operand(node).dtype
-    return _is_narrow(given) and given.is_unsigned == node.dtype.is_unsigned
-
-
-def _is_narrow(dtype: DType) -> bool:
-    return dtype.is_int and dtype.bits == HALF

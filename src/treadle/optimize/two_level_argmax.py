@@ -22,9 +22,9 @@ from ..ir.loops import closed_ranges, has_fixed_size, loop_size, ranges_of
 from ..ir.node import Node, item
 from ..ir.op import Op
 from ..ir.views import Reduce
+from ..ir.widths import widest_itemsize
 from ..target import Target
 from .column_reduction import BLOCK, is_down_columns
-from .lane_width import widest_itemsize
 from .moves import Move, Moves
 from .nest import Nest, has_inner_loops, lies_along
 from .records import Reduction
