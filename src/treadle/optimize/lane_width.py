@@ -17,9 +17,9 @@ def lanes_of(nest: Nest, target: Target, least_itemsize: int, loop: Node | None 
 
     `loop` is the one to make lanes of, if that is known: what does not depend on it has none.
     """
-    nodes = nest.nodes
-    parts = [added_in_part(reduce) for reduce in nest.reduces]
-    if parts and None not in parts:
+    nodes, reduces = nest.nodes, nest.reduces
+    parts = [part for reduce in reduces if (part := added_in_part(reduce)) is not None]
+    if parts and len(parts) == len(reduces):
         nodes = Node.sink(parts).toposort()
     elif loop is not None:
         free = free_ranges(nest.node)
