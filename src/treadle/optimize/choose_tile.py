@@ -41,7 +41,7 @@ __all__ = ["Sizes", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a
 Pair = tuple[int, int]  # along rows and along columns
 WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
 MOST, MOST_BUFFERS = 4, 4  # that a search tries
-MANY_REGISTERS = 32  # of which one stays free: compilers had accumulators leave theirs
+MANY_REGISTERS, SPARE = 32, 2  # of so many, these stay free: compilers moved accumulators
 
 
 class Sizes(NamedTuple):
@@ -202,7 +202,8 @@ def loads_of(sizes: Sizes, tile: Tile, speed: float, target: Target) -> float:
     # One register for each accumulator, for each vector of y, for one element of x, and those for
     # what is made of both: a product has one where the same instruction does not add it.
     passing = max(sizes.passing, 0 if target.has_fma else 1)
-    others = max(FEW_REGISTERS, wide + 1 + passing) + target.vector_registers // MANY_REGISTERS
+    others = max(FEW_REGISTERS, wide + 1 + passing)
+    others += SPARE if target.vector_registers >= MANY_REGISTERS else 0
     if rows * vectors * sizes.sums > target.vector_registers - others:
         return math.inf
     computed = tile.count(sizes) * tile.rows * tile.columns

@@ -31,7 +31,7 @@ __all__ = [
 
 PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
-CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.99, 1.05
+CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.98, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
 TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
 SLOW = TRANSCENDENTAL | {Op.FDIV}
