@@ -33,7 +33,6 @@ PACK_REUSE = 2
 PACK = 3.0  # instructions to pack a vector that is read as one
 CLEARLY_LESS, LESS, ABOUT_AS_MUCH = 0.93, 0.98, 1.05
 SPARED = 1 << 23  # bytes of packed rows that swapping makes less, to be worth it by itself
-TURNED = 0.4  # of what it takes to store vectors lane by lane: to turn them and store rows
 SLOW = TRANSCENDENTAL | {Op.FDIV}
 MIN_RUN = 32  # steps along which a row is read in place
 
@@ -50,7 +49,7 @@ def best_tiling(moves: Moves, nest: Nest, problem: TileProblem, parameters: Para
     """The tile for the problem as it is or, where that takes less, as it is swapped."""
     target = moves.target
     # Results that lie apart are stored one by one, unless the rows of a tile lie side by side: then
-    # they are turned in registers. What is added to them is read one by one.
+    # they are turned in registers, as a tile's cost says. What is added to them is read one by one.
     is_turned = any(stride(nest.stores()[0], r) == 1 for r in problem.columns)
     swapped = replace(with_windows(moves, problem.swapped()), is_turned=is_turned)
     problem = with_windows(moves, problem)
@@ -59,7 +58,7 @@ def best_tiling(moves: Moves, nest: Nest, problem: TileProblem, parameters: Para
         return here
     other_cost, other = _best_rows(swapped, target, parameters)
     apart = loop_size(*problem.rows) * loop_size(*problem.columns) / loop_size(*problem.steps)
-    apart *= (TURNED if is_turned else 1) + _matrices_added(nest, problem)
+    apart *= (not is_turned) + _matrices_added(nest, problem)
     most = ABOUT_AS_MUCH if _packed(swapped) + SPARED < _packed(problem) else LESS
     return other._replace(is_swapped=True) if other_cost + apart < most * cost else here
 
