@@ -23,7 +23,7 @@ from unittest import mock
 import numpy as np
 
 from treadle.bench.beam import EACH
-from treadle.bench.beam.trials import _kernels_of
+from treadle.bench.beam.trials import kernels_of
 from treadle.bench.drawn import drawn_rows
 from treadle.bench.rows import works
 from treadle.engine.devices import Device
@@ -42,7 +42,7 @@ def measured(file: Path, seed: str | None) -> Iterator[tuple[Kernel, Seconds]]:
     """The kernels of a file that have tiles, and what their schedules took."""
     rows = {work.name: work for work in (drawn_rows(seed, EACH) if seed else works(quick=False))}
     for line in map(json.loads, file.read_text().splitlines()):
-        for kernel, tried in zip(_kernels_of(rows[line["row"]]), line["kernels"], strict=True):
+        for kernel, tried in zip(kernels_of(rows[line["row"]]), line["kernels"], strict=True):
             seconds = {text: took for took, _, text in tried}
             if any("register_tile" in text for text in seconds):
                 yield kernel, seconds

@@ -205,3 +205,14 @@ def test_a_move_tiles_by_its_own_kind_of_tile_alone(move, tile):
     else:
         with pytest.raises(ValueError, match="compute in such tiles"):
             moves.make(move(0, tile))
+
+
+def test_rows_of_turned_results_are_stored_in_one_piece():
+    """Eight rows are a piece of a column, six are two: 64 channels of a 7x7 convolution."""
+    target = parse_target("x86_64,znver5")
+    sizes = Sizes(100_352, 64, 147)
+    tiles = [
+        choose(one, vector_unit(target, dtypes.float32), target)
+        for one in (sizes, sizes._replace(is_turned=True))
+    ]
+    assert [tile and tile.each for tile in tiles] == [(6, 4), (8, 2)]

@@ -59,7 +59,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             continue
         if time.monotonic() > end:
             return 3
-        kernels = _kernels_of(work)
+        kernels = kernels_of(work)
         if line is None:
             found = [_tried(kernel, device) for kernel in kernels]
         else:
@@ -69,7 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 0
 
 
-def _kernels_of(work: Work) -> list[Kernel]:
+def kernels_of(work: Work) -> list[Kernel]:
+    """The kernels that compute a row, with its gradients if it asks for them."""
     library = TensorLibrary("treadle", captured=False)
     tensors = [library.tensor(each.array(seed)) for seed, each in enumerate(work.inputs)]
     if work.task == "gradients":
