@@ -121,6 +121,14 @@ def test_of_many_cases_a_share_runs_and_never_none(monkeypatch):
     assert [item.nodeid for item in thinned(given[::-1], 3)] == left[::-1]
 
 
+@pytest.mark.parametrize("of", [2, 7, 30, 70])
+def test_every_case_comes_at_some_turn(monkeypatch, of):
+    monkeypatch.setattr(thinning, "shares", lambda: {"tests/nn/test_a.py::test_0": of})
+    given = items("tests/nn", [f"case {i}" for i in range(30)], 1)
+    found = [item.nodeid for turn in range(ALL_TURNS) for item in thinned(given, turn)]
+    assert {*found} == {item.nodeid for item in given}
+
+
 @pytest.mark.parametrize(("of", "turns"), [(30, 1), (31, 2), (75, 3), (5000, 4)])
 def test_one_case_of_what_takes_long_even_so_runs_in_turn(monkeypatch, of, turns):
     monkeypatch.setattr(thinning, "shares", lambda: {"tests/nn/test_a.py::test_0": of})

@@ -5,9 +5,9 @@
 A test that takes several devices runs on the processor (CPU and REF) and on one of the others,
 which one its name decides: each device runs a share of all tests. Where devices themselves are what
 is tested (`ALL`), all run. A test that takes long runs a share of its cases, which shares.toml
-says. One that takes long even so comes in turn: at every second, third or fourth commit, which the
-commit decides, or `--turn`. All cases run with `--all-cases`. Nothing is left out with `--full`,
-with TEST_DEVICES, and where tests are named one by one.
+says, other ones at each commit. One that takes long even so comes in turn: at every second, third
+or fourth commit. The commit decides, or `--turn`. All cases run with `--all-cases`. Nothing is left
+out with `--full`, with TEST_DEVICES, and where tests are named one by one.
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ SHARES = Path(__file__).with_name("shares.toml")
 LONGEST = 1.0  # seconds of one core for all cases of a test that run
 LONGER = {  # where each case is a subject of its own
     "tests/oracle/": 75, "tests/models/": 60, "tests/memory/": 10, "tests/choices/": 12,
-    "tests/distributed/": 10,
+    "tests/distributed/": 10, "tests/replay/": 10,
     "tests/test_docs.py": 30,
     # What a change most often breaks without knowing: rules of the sources, at every commit.
     "tests/test_": 30,
 }  # fmt: skip
 MOST_TURNS = 4  # each test runs at one of so many commits, or more often
-ALL_TURNS = math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew
+ALL_TURNS = 10 * math.lcm(*range(1, MOST_TURNS + 1))  # after so many all begins anew
 
 
 def chosen(name: str, of: int) -> bool:
@@ -129,6 +129,8 @@ def _shares_of_cases(items: list[Any], of: dict[str, int], turn: int) -> list[An
         found.sort(key=lambda item: (zlib.crc32(item.nodeid.encode()), item.nodeid))
         turns = min(MOST_TURNS, math.ceil(of[test] / len(found)))
         stay = math.ceil(len(found) / of[test]) if _has_turn(test, turn, turns) else 0
+        first = turn // turns * stay % len(found)  # other cases at each commit
+        found = [*found[first:], *found[:first]]
         dropped.update(item.nodeid for item in found[stay:])
         for item in found[:stay]:
             item.stands_for = len(found) / stay
