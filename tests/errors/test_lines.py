@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from treadle import Context, Tensor, TinyJit
-from treadle.engine import kernels
+from treadle.engine import kernels, pipeline
 from treadle.errors import IndexOutOfRange, InternalError, NonFiniteError, OutOfMemory
 from treadle.ir.origin import origin_of
 from treadle.nn import Linear
@@ -291,3 +291,31 @@ def test_labels_are_checked_as_places_of_classes(name):
         getattr(logits, name)(Tensor([0, ignored, 3]), ignore_index=ignored).item()
         with pytest.raises(IndexOutOfRange, match=rf"^\[{name}\] 1 of 3 places .* has 4 at"):
             getattr(logits, name)(Tensor([0, 4, 3]))
+
+
+@pytest.mark.parametrize(("module", "name"), [(kernels, "optimize"), (pipeline, "schedule")])
+def test_what_fails_inside_of_treadle_is_a_bug_with_the_users_lines(module, name, monkeypatch):
+    def fails(*args, **options):
+        raise ValueError("negative shift count")
+
+    x = Tensor(np.ones((37, 41), "float32"), device="CPU").realize()
+    here = line(1)
+    y = x.exp().sum(0)
+    monkeypatch.setattr(module, name, fails)
+    for read in (y.realize, y.numpy):
+        with pytest.raises(InternalError, match=r"ValueError: negative shift count.*bug") as caught:
+            read()
+        assert here in str(caught.value)
+        assert isinstance(caught.value.__cause__, ValueError)
+
+
+def test_an_interrupt_or_too_little_memory_while_kernels_are_made_is_no_bug(monkeypatch):
+    x = Tensor(np.ones((37, 43), "float32"), device="CPU").realize()
+    for error in (KeyboardInterrupt, MemoryError):
+
+        def fails(*args, error=error, **options):
+            raise error
+
+        monkeypatch.setattr(kernels, "optimize", fails)
+        with pytest.raises(error):
+            x.exp().sum(0).numpy()

@@ -31,7 +31,7 @@ from ..target import host_target
 from .cache import compile_cache
 from .counters import GlobalCounters
 from .devices import Opened
-from .error_context import blamed
+from .error_context import blamed, passes_for
 from .flat_kernels import Flat, flat_form, resized
 from .loading import digest, load
 from .program import CompiledKernel, Description
@@ -96,10 +96,10 @@ def compiling(
             continue
         with _blaming(step):
             known = known_kernel(key, step.reason, opened)
-        if known is None:
-            missing[key] = step, _job(key, step, text)
-        else:
-            found[key] = known
+            if known is None:
+                missing[key] = step, _job(key, step, text)
+            else:
+                found[key] = known
     finish = _compiling(missing, opened, workers)
 
     def finished() -> list[CompiledKernel]:
@@ -211,10 +211,11 @@ def _as_other(made: Made, job: Job, alike: _Alike, wanted: Job) -> Made | None:
 @contextlib.contextmanager
 def _blaming(step: Kernel) -> Iterator[None]:
     """A block in which errors get the user's lines that `step` comes from."""
-    try:
-        yield
-    except TreadleError as error:
-        raise blamed(error, step.roots, step.buffers) from error.__cause__
+    with passes_for(step.roots, step.buffers):
+        try:
+            yield
+        except TreadleError as error:
+            raise blamed(error, step.roots, step.buffers) from error.__cause__
 
 
 def _processes(jobs: int, opened: Opened) -> int:

@@ -39,6 +39,7 @@ from .bindings import with_bindings
 from .cache import compile_cache
 from .counters import GlobalCounters
 from .devices import Device
+from .error_context import passes_for
 from .kernels import compiling, known_kernel, workers_for
 from .loading import digest
 from .memory import memory_of
@@ -222,7 +223,7 @@ def _begin(
     order = toposort(marked)
     with contextlib.ExitStack() as block:
         workers = block.enter_context(workers_for(len(order), opened))
-        with following() as derived:
+        with following() as derived, passes_for(roots):
             with choices_of() as made:
                 plain = in_reals(marked)
             scheduled, nodes = schedule(plain, device, opened.target)
