@@ -544,6 +544,19 @@ def normalised_rows(rng, scale):
 
 
 @recipe
+def rows_by_their_norms(rng, scale):
+    """Rows of a product of few steps, each by its norm over the mean of all norms, multiplied."""
+    m, k, n = near(rng, 64, scale), rng.choice((3, 8, 16)), near(rng, 96, scale)
+
+    def run(o, a, b, c):
+        h = a @ b
+        norms = o.sqrt(o.sum(h * h, 1) + 0.5)
+        return (h * (norms / o.mean(norms, 0))) @ c
+
+    return Recipe(run, [normal(rng, m, k), normal(rng, k, n), numbers(rng, n, 33)], 3)
+
+
+@recipe
 def cross_entropy(rng, scale):
     n, m = near(rng, 64, scale), rng.choice((10, 257))
     inputs = [normal(rng, n, m), places(rng, n, m)]

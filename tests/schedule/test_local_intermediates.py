@@ -132,6 +132,23 @@ def test_gradients_under_masks_and_of_shared_keys_store_no_matrix_of_tokens(give
     assert largest(kernels) <= LONG * LONG  # the mask, and no scores of all heads
 
 
+def test_what_a_kernel_reads_of_all_rows_is_stored_by_another_one():
+    x, y, z = filled(64, 3), filled(3, 64), filled(64, 33)
+    h = x @ y
+    norms = h.square().sum(1, keepdim=True).sqrt()
+    found = (h * (norms / norms.mean(0, keepdim=True))) @ z
+    for kernel in kernels_of([found]):
+        written = [kernel.buffers[slot] for slot in kernel.writes]
+        loads = [n for n in kernel.ast.toposort() if n.op is Op.LOAD]
+        read = {kernel.buffers[n.src[0].arg.slot] for n in loads if n.src[0].op is Op.PARAM}
+        assert read.isdisjoint(written)
+    a, b, c = (t.numpy().astype(np.float64) for t in (x, y, z))
+    norms = np.sqrt(np.square(a @ b).sum(1, keepdims=True))
+    np.testing.assert_allclose(
+        found.numpy(), (a @ b * norms / norms.mean()) @ c, rtol=1e-4, atol=1e-4
+    )
+
+
 def test_gradients_to_rows_that_are_looked_up_store_no_matrix_of_tokens():
     """Two kernels keep rows of a product whose factors are elements of three tensors."""
     table, weights = filled(40, WIDTH), filled(1, LONG, WIDTH, seed=1)

@@ -23,12 +23,15 @@ def host_of(node: Node, demands: list[Demand], plan: Plan) -> Demand | None:
     """The demand of a kernel that computes all of `node` anyway, as a statistic of kept rows, or
     as what is made of such.
 
-    That kernel can store it for the others, if it needs nothing that is computed from it.
+    That kernel can store it for the others, if it needs nothing that is computed from it, and reads
+    none of it elsewhere than where it computes it.
     """
     if (node.op is not Op.REDUCE and node.op not in ALU) or is_heavy(node):
         return None
     for demand in demands:
-        if demand.group.kept and _covers(demand, node) and not _waits_for(demand.group, node, plan):
+        group = demand.group
+        is_alone = all(d is demand for d in demands if d.group is group)
+        if group.kept and is_alone and _covers(demand, node) and not _waits_for(group, node, plan):
             return demand
     return None
 
