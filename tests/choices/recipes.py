@@ -278,6 +278,44 @@ def masked_attention(rng, scale):
 
 
 @recipe
+def turned_queries(rng, scale):
+    """Queries of a product, whose neighbours are turned by an angle for each place (rotary)."""
+    b, t, d = rng.choice((1, 3, 8)), near(rng, 64, scale), rng.choice((32, 64, 128))
+    is_weighed, by = rng.random() < 0.5, rng.choice((1, 0.1))
+
+    def run(o, x, w, k, v, cosine, sine):
+        pairs = o.reshape(x @ w, b, t, d // 2, 2)
+        one, two = pairs[..., 0], pairs[..., 1]
+        turned = o.stack([one * cosine - two * sine, two * cosine + one * sine], -1)
+        scores = (o.reshape(turned, b, t, d) * by) @ o.transpose(k, 0, 2, 1)
+        return o.softmax(scores) @ v if is_weighed else scores
+
+    angles = np.outer(np.arange(t), np.geomspace(1, 1e-3, d // 2))
+    inputs = [
+        normal(rng, b, t, 32),
+        numbers(rng, 32, d),
+        normal(rng, b, t, d),
+        normal(rng, b, t, 32),
+    ]
+    turns = [each(angles).astype(np.float32) for each in (np.cos, np.sin)]
+    return Recipe(run, [*inputs, *turns], 4 if is_weighed else 3)
+
+
+@recipe
+def attention_by_blocks(rng, scale):
+    """A row sees the keys of its own block and of those before it."""
+    t, d, block = near(rng, 160, scale), rng.choice((16, 32)), rng.choice((8, 16, 24))
+
+    def run(o, q, k, v):
+        scores = (q @ o.transpose(k, 0, 2, 1)) * (d**-0.5)
+        blocks = o.places_of(scores, 2) // block
+        shown = o.reshape(blocks, t, 1) >= o.reshape(blocks, 1, t)
+        return o.softmax(o.where(shown, scores, -1e30)) @ v
+
+    return Recipe(run, [normal(rng, 2, t, d) for _ in range(3)], 3)
+
+
+@recipe
 def self_attention(rng, scale):
     t, d = near(rng, 128, scale), 32
 

@@ -40,7 +40,6 @@ BLOCK_STEPS = 512  # of the last product that are taken at a time
 
 def block_chained_matmul(moves: Moves, target: Target, parameters: Parameters) -> None:
     """Cut the rows of every chain of products into blocks."""
-    moves.make(ComputeRows(but_of_products=True))
     for nest in moves.nests():
         if nest.node.op is Op.END and moves.has_nest(nest) and not sequential_loops(nest):
             moves.make(DivideLast(moves.number_of(nest)))

@@ -23,6 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 
+from ..ir.carried import is_kept
 from ..ir.choices import choices_of, take
 from ..ir.loops import Split, closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
@@ -148,9 +149,10 @@ def _optimize(
     moves: Moves, target: Target, parameters: Parameters, keeps_rows: bool = True
 ) -> None:
     moves.make(WidenSums())
+    moves.make(ComputeRows(but_of_products=True))  # while each is filled by a loop
     merge_all(moves, of_fixed_size=False)
     moves.make(PadLoops())
-    if not any(n.op in (Op.UPDATE, Op.TICKET) for n in moves.root.toposort()):
+    if not any(is_kept(n) or n.op in (Op.UPDATE, Op.TICKET) for n in moves.root.toposort()):
         split_digits(moves)
     gather_one_hot(moves)
     moves.make(HoistMasks())
