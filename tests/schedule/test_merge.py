@@ -1,5 +1,7 @@
 """Kernels that store several results: which are merged, and that the values stay the same."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -7,8 +9,10 @@ from treadle import Context, GlobalCounters, Tensor, TinyJit, dtypes, nn
 from treadle.engine import kernels, pipeline
 from treadle.engine.cache import CompileCache
 from treadle.engine.programs import Programs
+from treadle.errors import InternalError
 from treadle.ir.op import Op
 from treadle.schedule import passes as scheduling
+from treadle.schedule.kernel import check
 
 
 def filled(*shape, device="CPU", seed=0, dtype=np.float32):
@@ -289,3 +293,15 @@ def test_an_old_value_that_only_its_own_kernel_reads_is_kept(device):
     for tensor, expected in ((a, third), (b, mixed), (c, second), (place, mixed.argmax())):
         np.testing.assert_array_equal(tensor.numpy(), expected)
     np.testing.assert_allclose(total.item(), mixed.sum(), rtol=1e-5)
+
+
+def test_a_kernel_that_reads_what_it_stores_is_refused():
+    x = Tensor.ones(32, 16, device="CPU").contiguous().realize()
+    (kernel,) = (x.exp() + x).schedule()
+    check(kernel)
+    (read,) = {n for n in kernel.ast.toposort() if n.op is Op.LOAD}
+    (written,) = kernel.writes
+    memory = read.src[0].replace(arg=replace(read.src[0].arg, slot=written))
+    wrong = read.replace(src=(memory, *read.src[1:]))
+    with pytest.raises(InternalError, match="reads what it stores"):
+        check(replace(kernel, ast=kernel.ast.substitute({read: wrong})))

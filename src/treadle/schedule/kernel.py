@@ -11,14 +11,17 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ..errors import InternalError
 from ..ir.loops import closed_ranges, free_ranges
-from ..ir.node import Node
+from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.versions import memory_key
 from ..ir.views import End, Store
 from .plan import Plan
 
-__all__ = ["Kernel", "with_choices"]
+__all__ = ["Kernel", "check", "with_choices"]
+
+IN_PLACE = (Op.ASSIGN, Op.SCAN, Op.SCATTER, Op.DISTRIBUTE)  # may read memory before they write it
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,6 +55,15 @@ class Kernel:
     def written(self) -> set[object]:
         """The memory that it writes to."""
         return {memory_key(self.buffers[slot]) for slot in self.writes}
+
+
+def check(kernel: Kernel) -> None:
+    """Raise InternalError for a kernel that reads a result of its own, which is not there yet."""
+    stored = zip(kernel.roots, kernel.writes, strict=True)
+    new = {slot for root, slot in stored if root.op not in IN_PLACE}
+    read = (behind_after(n.src[0]) for n in kernel.ast.toposort() if n.op is Op.LOAD)
+    if any(memory.op is Op.PARAM and memory.arg.slot in new for memory in read):
+        raise InternalError(f"[schedule] a kernel reads what it stores: {kernel.reason}")
 
 
 def with_choices(kernel: Kernel, plan: Plan, graph: Iterable[str]) -> Kernel:

@@ -13,7 +13,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from ..config import settings
-from ..errors import InternalError
 from ..ir.loops import has_fixed_size, loop_size
 from ..ir.node import Node
 from ..ir.op import Op
@@ -203,8 +202,6 @@ def merge(draft: Draft) -> list[Kernel]:
     target = draft.target
     merger = _Merger(draft.plan, target, draft.before, frozenset(draft.nodes))
     for kernel, reads in draft.kernels:
-        if not reads.isdisjoint(kernel.roots):
-            raise InternalError(f"a kernel reads what it stores: {kernel.reason}")
         merger.add(kernel, reads)
     if target is not None and target.workgroup is None:
         merger.absorb()

@@ -19,7 +19,7 @@ from ..ir.remembered import remembered
 from ..target import Target
 from . import prepare, revisions
 from .draft import Draft
-from .kernel import Kernel, with_choices
+from .kernel import Kernel, check, with_choices
 from .local_intermediates import keeping_of
 from .merge import merge
 from .output_reductions import join_output_reductions
@@ -94,6 +94,8 @@ def schedule(
         kernels = merge(draft)
         if not settings.REPRODUCIBLE:
             kernels = join_output_reductions(kernels, target)
+        for kernel in kernels:
+            check(kernel)
         return [with_choices(kernel, draft.plan, made) for kernel in kernels], draft.nodes
 
 
