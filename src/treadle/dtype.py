@@ -406,6 +406,14 @@ def least_upper_dtype(*types: DType) -> DType:
     return next(t for t in _LATTICE_ORDER if t in common)
 
 
+def promoted(*types: DType) -> DType:
+    """The type of what tensors of `types` give together: float64 for integers that no integer type
+    holds, where the specification's lattice has a float of 8 bits.
+    """
+    least = least_upper_dtype(*types)
+    return least if any(t.is_inexact for t in types) or not least.is_float else dtypes.float64
+
+
 def complex_of(dtype: DType) -> DType:
     """The complex type that holds all values of `dtype`, a float or complex one."""
     return least_upper_dtype(dtype, dtypes.complex64)

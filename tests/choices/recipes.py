@@ -595,6 +595,18 @@ def rows_by_their_norms(rng, scale):
 
 
 @recipe
+def scores_by_their_deviations(rng, scale):
+    """Rows of products, each by its standard deviation, times all of the products."""
+    m, k = near(rng, 100, scale), rng.choice((1, 2, 8))
+
+    def run(o, a, b):
+        h = a @ o.transpose(b, 1, 0)
+        return (h / o.sqrt(o.var(h, 1) + 0.3)) @ h * (1 / m)
+
+    return Recipe(run, [normal(rng, m, k), normal(rng, m, k)], 2)
+
+
+@recipe
 def cross_entropy(rng, scale):
     n, m = near(rng, 64, scale), rng.choice((10, 257))
     inputs = [normal(rng, n, m), places(rng, n, m)]

@@ -88,7 +88,7 @@ def test_tiles_of_wide_heads_have_several_of_the_rows_of_a_block(length):
     assert len(products) == 2
     for product in products:
         rows = [r for r in ranges_of(product) if r.arg.kind == "unroll"]
-        assert loop_size(*rows) >= 12  # accumulators
+        assert loop_size(*rows) >= 10  # accumulators: eight hide what a multiply-add takes
     check(out, attention(*arrays))
 
 

@@ -34,10 +34,14 @@ ROWS = {
         x.softmax(1) * Tensor.arange(x.shape[1], device=x.device)
     ),
     "what its largest is": lambda x: x.softmax(1) + x.max(1, keepdim=True),
-    "where its largest is": lambda x: x.softmax(1) + x.argmax(1, keepdim=True),
     "shares of cubes": lambda x: x**3 / (x.abs() ** 3).sum(1, keepdim=True),
     "of a softmax of a softmax": lambda x: x.softmax(1).softmax(1),
 }
+
+
+def where_its_largest_is(x: Tensor) -> Tensor:
+    """The place is looked for in two levels."""
+    return x.softmax(1) + x.argmax(1, keepdim=True)
 
 
 def made(function, rows, columns, target=TARGET):
@@ -107,6 +111,7 @@ def test_the_row_that_comes_after_all_is_asked_for_once(name, rows):
         pytest.param(ROWS["softmax"], 4096, 1024, replace(TARGET, l3=1 << 26), id="cached"),
         pytest.param(lambda x: x - x.mean(0), 4096, 1024, TARGET, id="statistics of columns"),
         pytest.param(lambda x: x * 2 + 1, 4096, 1024, TARGET, id="no statistics"),
+        pytest.param(where_its_largest_is, 4096, 1024, TARGET, id="a place"),
         pytest.param(lambda x: x.softmax(1).sum(1), 4096, 1024, TARGET, id="results of rows"),
     ],
 )
@@ -135,6 +140,12 @@ def test_results_are_the_interpreters(small_caches, name, rows, columns):
     found, wanted = compared(ROWS[name], data)
     np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
     assert is_done(small_caches)
+
+
+def test_results_with_a_place_are_the_interpreters(small_caches):
+    data = RANDOM.standard_normal((1033, 1088)).astype(np.float32)
+    found, wanted = compared(where_its_largest_is, data)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5, atol=2e-6)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "float64"])

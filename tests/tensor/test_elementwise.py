@@ -130,6 +130,18 @@ def test_a_python_scalar_keeps_the_tensors_kind(dtype, scalar, expected):
     assert (x == x).where(x, scalar).dtype is expected
 
 
+@pytest.mark.parametrize("signed", ["int8", "int16", "int32", "int64"])
+def test_uint64_and_a_signed_type_are_float64(signed):
+    x, y = np.array([1, 500, 1 << 40], np.uint64), np.array([-1, 100, 7], signed)
+    for found, wanted in (
+        (Tensor(x) + Tensor(y), x + y), (Tensor(y) * Tensor(x), y * x),
+        (Tensor(x).maximum(Tensor(y)), np.maximum(x, y)),
+        (Tensor(x).cat(Tensor(y)), np.concatenate([x, y])), (Tensor(x) @ Tensor(y), x @ y),
+    ):  # fmt: skip
+        assert found.dtype is dtypes.float64
+        np.testing.assert_array_equal(found.numpy(), wanted)
+
+
 def test_two_tensors_promote_by_the_lattice():
     half, byte = Tensor([1.0], dtype=dtypes.float16), Tensor([1], dtype=dtypes.int8)
     assert (half + byte).dtype is dtypes.float16

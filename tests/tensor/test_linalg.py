@@ -29,6 +29,16 @@ def test_matmul_matches_pytorch_in_value_and_gradient(device, left, right):
     compare(device, lambda a, b: a @ b, lambda a, b: a @ b, normal(*left), normal(*right))
 
 
+@pytest.mark.parametrize("given", ["uint8", "uint32", "int64", "uint64"])
+@pytest.mark.parametrize("wanted", ["int8", "int32", "uint32", "int64", "uint64"])
+def test_products_of_integers_wrap_in_the_type_that_is_asked_for(given, wanted):
+    rng = np.random.default_rng(0)
+    x, y = (rng.integers(0, 200, shape).astype(given) for shape in ((37, 88), (88, 64)))
+    exact = x.astype(np.int64) @ y.astype(np.int64)
+    found = Tensor(x, device="CPU").matmul(Tensor(y, device="CPU"), dtype=wanted)
+    np.testing.assert_array_equal(found.numpy(), exact.astype(wanted))
+
+
 def test_matmul_keeps_the_promoted_dtype_and_accumulates_wider(device):
     a = Tensor.ones(2, 4096, dtype=dtypes.float16, device=device)
     b = Tensor.ones(4096, 2, dtype=dtypes.float16, device=device)

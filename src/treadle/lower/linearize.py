@@ -17,6 +17,7 @@ import itertools
 from dataclasses import dataclass, replace
 
 from ..dtype import dtypes
+from ..errors import InternalError
 from ..ir.args import TensorBox
 from ..ir.choices import take
 from ..ir.loops import closed_ranges
@@ -227,6 +228,8 @@ class _Phase:
                 self._meet(node)
             else:
                 self.blocks.setdefault(self._home(node), []).append(node)
+        if len(self.blocks) > 1:
+            raise InternalError(f"[linearize] loops stand in no order: {[*self.blocks][1:]}")
         program = Node(Op.LINEAR, dtypes.void, tuple(self.blocks[None]))
         return Phase(program, grid, self.work_items)
 

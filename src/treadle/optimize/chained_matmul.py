@@ -29,7 +29,7 @@ from ..ir.op import Op
 from ..ir.views import Reduce, Stage, operands
 from ..target import Target
 from .moves import Move, Moves
-from .nest import Nest, sequential_loops, stride
+from .nest import Nest, own_reductions, sequential_loops, stride
 from .parameters import Parameters
 from .row_blocking import Blocks, Chain, factors_of, rows_of_a_block
 
@@ -167,6 +167,5 @@ def _recognise(nest: Nest) -> Chain | None:
 
 def _operands(stage: Node) -> list[Node]:
     """The factors of the products that a row is filled with."""
-    inner = Stage.of(stage).value.toposort(lambda n: n.op is not Op.STAGE)
-    found = [factors_of(Reduce.of(n).value) for n in inner if n.op is Op.REDUCE]
+    found = [factors_of(Reduce.of(n).value) for n in own_reductions(Stage.of(stage).value)]
     return [factor for factors in found if factors for factor in factors]

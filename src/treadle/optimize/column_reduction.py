@@ -19,7 +19,16 @@ from ..ir.views import Reduce, Store
 from ..target import Target
 from .lane_width import lanes_of
 from .moves import Moves
-from .nest import Nest, inner_steps, is_unrolled, reads_of, running_total, sequential_loops, stride
+from .nest import (
+    Nest,
+    inner_steps,
+    is_unrolled,
+    own_reductions,
+    reads_of,
+    running_total,
+    sequential_loops,
+    stride,
+)
 from .records import Loop
 from .rows_of_totals import ColumnReduction, StripSize, dtypes_of_totals
 
@@ -78,8 +87,7 @@ def _column_of(nest: Nest, reduce: Node) -> Node | None:
     if len(loops) != 1 or ranges_of(reduce) != frozenset(nest.loops):
         return None
     (down,), reads = loops, reads_of(value)
-    inner = value.toposort(lambda n: n.op is not Op.STAGE)
-    if any(n.op is Op.REDUCE and down in ranges_of(n) and not is_unrolled(n) for n in inner):
+    if any(down in ranges_of(n) and not is_unrolled(n) for n in own_reductions(value)):
         return None
     each = frozenset((*nest.loops, down))
     if any(stride(i, down) and not each <= ranges_of(i) for i in reads):

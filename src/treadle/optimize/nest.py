@@ -35,7 +35,8 @@ from ..ir.views import (
 __all__ = [
     "SHORT_STRIDE", "Access", "Nest", "as_stage", "contiguity", "flat_place", "gating",
     "has_inner_loops", "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of",
-    "place_in_row", "reads_of", "running_total", "scan_along_row", "sequential_loops", "stride",
+    "own_reductions", "place_in_row", "reads_of", "running_total", "scan_along_row",
+    "sequential_loops", "stride",
 ]  # fmt: skip
 
 REDUCE_WEIGHT, MOST_WEIGHT = 4, 16
@@ -205,6 +206,11 @@ def inner_reductions(value: Node, loops: Iterable[Node]) -> list[Node]:
     """The reductions below `value` that run for each step of one of `loops`."""
     found = (n for n in value.toposort() if n.op is Op.REDUCE)
     return [n for n in found if not ranges_of(n).isdisjoint(loops)]
+
+
+def own_reductions(value: Node) -> list[Node]:
+    """The reductions below `value`, but for those of what is kept."""
+    return [n for n in value.toposort(lambda n: n.op is not Op.STAGE) if n.op is Op.REDUCE]
 
 
 def has_inner_loops(value: Node, loop: Node) -> bool:

@@ -31,7 +31,7 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import Reduce, Stage, bound_of
 from .moves import Move, Moves
-from .nest import Nest, has_inner_loops, lies_along
+from .nest import Nest, has_inner_loops, lies_along, own_reductions
 from .records import Loop, Reduction
 
 __all__ = [
@@ -75,9 +75,8 @@ class SplitReduction(Move):
         together = in_same_loops(moves.root, reduce)
         partial = tuple_of([p for one in together for p in items(replace_ranges(one, splits))])
         # Statistics that it reads are combined anew there: loops belong to one nest.
-        own = partial.toposort(lambda n: n.op is not Op.STAGE)
         made = {r for split in splits.values() for r in split.ranges}
-        inside = dict.fromkeys(r for n in own if n.op is Op.REDUCE for r in closed_ranges(n))
+        inside = dict.fromkeys(r for n in own_reductions(partial) for r in closed_ranges(n))
         fresh = moves.copies((*free, *(r for r in inside if r not in made)))
         value = partial.substitute(fresh)
         sizes = (chunks, *(loop_size(*axis) for axis in axes))

@@ -36,7 +36,7 @@ from ..target import Target, vector_unit
 from .choose_tile import Sizes, Tile, choose
 from .masked_bounds import Span, span_of_rows
 from .moves import Moves
-from .nest import Nest, as_stage, reads_of, stride
+from .nest import Nest, as_stage, own_reductions, reads_of, stride
 from .tile_cost import tile_of_vectors
 from .tile_loops import in_panel, pack
 
@@ -141,6 +141,7 @@ class Blocks:
         self.made: list[_Block] = []
         self.chunks: list[_Chunks] = []
         self.part_columns: set[Node] = set()
+        self.reduced: set[Node] = set()  # the loops of the blocks' reductions
         self.along: dict[Node, int] = {}  # loops along rows, and how many steps of a row each takes
         self.lengths: set[int] = {1}  # these, and those of what takes all steps of a row at once
 
@@ -231,13 +232,20 @@ class Blocks:
         kept = as_stage(node)
         if kept.filling not in self.filled:
             fill = self.moves.loop(self.rows)
-            block = _Block(self._at(kept.value, fill), fill, (fill, *kept.loops))
-            self.filled[kept.filling] = block
-            self.made.append(block)
+            value = self._over_own_loops(self._at(kept.value, fill))
+            self.filled[kept.filling] = _Block(value, fill, (fill, *kept.loops))
+            self.made.append(self.filled[kept.filling])
         value, fill, loops = self.filled[kept.filling]
         filled, read = (fill, *kept.filled), (row, *kept.read)
         arg = StageArg("shared", (self.rows, *kept.arg.sizes))
         return Stage(value, self._inside(fill), filled, read, loops, arg, node.dtype).node()
+
+    def _over_own_loops(self, value: Node) -> Node:
+        """`value`, which fills a block, with no reduction over a loop that fills another one."""
+        loops = [r for n in own_reductions(value) for r in closed_ranges(n)]
+        taken = [r for r in dict.fromkeys(loops) if r in self.reduced]
+        self.reduced.update(loops)
+        return value.substitute(self.moves.copies(taken))
 
     # -- every block gets a schedule --------------------------------------------------------------
 
@@ -258,8 +266,7 @@ class Blocks:
         """What fills a block along loops, of which these are that of rows and the last one."""
         stages = self.moves.root.toposort()
         stage = next(n for n in stages if n.op is Op.STAGE and row in closed_ranges(n))
-        inner = Stage.of(stage).value.toposort(lambda n: n.op is not Op.STAGE)
-        reduces = [n for n in inner if n.op is Op.REDUCE]
+        reduces = own_reductions(Stage.of(stage).value)
         along = [(column, column not in self.part_columns)]
         if column is row:  # a statistic
             along = [(closed_ranges(n)[-1], _reads_row(n)) for n in reduces]
@@ -316,8 +323,7 @@ class Blocks:
 
     def _with_packed(self, value: Node, steps: tuple[Node, ...], columns: Split) -> Node:
         """`value` with the operand of the columns packed, unless it is read in vectors as it is."""
-        inner = value.toposort(lambda n: n.op is not Op.STAGE)
-        reduce = next(n for n in inner if n.op is Op.REDUCE and closed_ranges(n) == steps)
+        reduce = next(n for n in own_reductions(value) if closed_ranges(n) == steps)
         y, x = operands(Reduce.of(reduce).value)
         if ranges_of(y).isdisjoint(columns.ranges):  # a tile of one row has no loop of rows
             y, x = x, y

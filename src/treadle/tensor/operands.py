@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
-from ..dtype import DType, complex_of, dtypes, least_upper_dtype
+from ..dtype import DType, complex_of, dtypes, promoted
 from ..errors import DeviceError, DTypeError
 from ..ir.node import Node
 from ..ir.op import Op
@@ -98,7 +98,7 @@ def operands(name: str, first: Core, other: Core | complex) -> tuple[Node, Node]
         dtype = weak_dtype(other, first.dtype)
         return first.node.cast(dtype), scalar_node(name, other, dtype)
     check_device(name, first, other)
-    dtype = least_upper_dtype(first.dtype, other.dtype)
+    dtype = promoted(first.dtype, other.dtype)
     a, b = first.node.cast(dtype), other.node.cast(dtype)
     if a.shape == b.shape or Op.CONST in (a.op, b.op):
         return a, b

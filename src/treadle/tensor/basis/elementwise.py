@@ -19,8 +19,8 @@ from ...dtype import (
     ImageDType,
     _from_np_dtype,
     dtypes,
-    least_upper_dtype,
     least_upper_float,
+    promoted,
     to_dtype,
 )
 from ...engine.memory import from_host
@@ -401,12 +401,12 @@ def _dtype_of(value: object) -> DType:
 def _common_dtype(x: Core | complex, y: Core | complex) -> DType:
     if is_scalar(x):
         return _known_common(x, y)
-    return weak_dtype(y, x.dtype) if is_scalar(y) else least_upper_dtype(x.dtype, y.dtype)
+    return weak_dtype(y, x.dtype) if is_scalar(y) else promoted(x.dtype, y.dtype)
 
 
 def _known_common(x: complex, y: Core | complex) -> DType:
     if is_scalar(y):
-        return least_upper_dtype(dtypes.from_py(x), dtypes.from_py(y))
+        return promoted(dtypes.from_py(x), dtypes.from_py(y))
     return weak_dtype(x, y.dtype)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self, TypeVar, cast
 
-from ...dtype import least_upper_dtype
+from ...dtype import promoted
 from ...errors import ArgumentError, DTypeError, ShapeError
 from ...ir.shape import Shape, same_size
 from ..operands import check_device
@@ -44,7 +44,7 @@ class Joining(Movement, Formulas):
         """
         tensors, dim = listed("cat", self, args, dim)
         check_device("cat", *tensors)
-        dtype = least_upper_dtype(*(t.dtype for t in tensors))
+        dtype = promoted(*(t.dtype for t in tensors))
         parts = [t for t in tensors if t.shape != (0,)] or tensors[:1]
         axis = own_axis("cat", dim, parts[0].shape)
         _check_joinable(parts, axis)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from ...dtype import dtypes, least_upper_dtype, least_upper_float
+from ...dtype import dtypes, least_upper_float, promoted
 from ...errors import ArgumentError, DTypeError
 from ...explained import explained
 from ...ir.node import Node
@@ -300,7 +300,7 @@ class Mathematics(Formulas):
         other = self._as_tensor("copysign", other)
         broadcast_shapes("copysign", self.shape, other.shape)
         negative = other.signbit()
-        size = self.cast(least_upper_float(least_upper_dtype(self.dtype, other.dtype))).abs()
+        size = self.cast(least_upper_float(promoted(self.dtype, other.dtype))).abs()
         return negative.where(size.neg(), size)
 
     def angle(self) -> Self:

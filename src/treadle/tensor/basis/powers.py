@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import TypeVar
 
-from ...dtype import least_upper_dtype
+from ...dtype import promoted
 from ...errors import DTypeError
 from ...ir.op import Op
 from ..operands import is_scalar
@@ -52,7 +52,7 @@ def _of_number(base: complex, x: T) -> T:
 
 
 def _of_tensors(base: T, exponent: T) -> T:
-    kind = least_upper_dtype(base.dtype, exponent.dtype)
+    kind = promoted(base.dtype, exponent.dtype)
     if kind.is_float:
         return base._binary(Op.POW, "pow", exponent)
     return _multiplied(base.cast(kind), exponent)

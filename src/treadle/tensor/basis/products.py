@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Annotated, Self, TypeAlias, cast
 
-from ...dtype import DType, least_upper_dtype, sum_acc_dtype, to_dtype
+from ...dtype import DType, promoted, sum_acc_dtype, to_dtype
 from ...errors import ShapeError
 from ...explained import explained
 from ...ir.op import Op
@@ -37,7 +37,7 @@ class Products(Reduce):
         self, other: Self, axes: tuple[int, ...], dtype: DTypeLike | None, name: str
     ) -> Self:
         """sum(self * other) over axes, accumulated wide. `dtype` None: the promoted one."""
-        common = least_upper_dtype(self.dtype, other.dtype)
+        common = promoted(self.dtype, other.dtype)
         out = common if dtype is None else to_dtype(dtype)
         wide = _accumulator(common, out)
         products = self._as(wide)._binary(Op.MUL, name, other._as(wide))
@@ -250,8 +250,14 @@ class Products(Reduce):
 
 
 def _accumulator(common: DType, out: DType) -> DType:
-    """Halves in float32; integers in the result's own width, where wrapping loses nothing."""
-    return sum_acc_dtype(out) if out.is_float else least_upper_dtype(common, out)
+    """Halves in float32; integers in the result's own width, where wrapping loses nothing, or in
+    their own if that is larger.
+    """
+    if out.is_float:
+        return sum_acc_dtype(out)
+    if not common.is_int:
+        return promoted(common, out)
+    return common if out.itemsize < common.itemsize else out
 
 
 def _check_matmul(a: Products, b: Products) -> None:

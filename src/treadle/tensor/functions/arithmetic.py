@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Self
 
-from ...dtype import DType, dtypes, least_upper_dtype
+from ...dtype import DType, dtypes, promoted
 from ...errors import DTypeError
 from ..basis import Basis
 from ..basis.formulas import INTEGERS
@@ -89,7 +89,7 @@ class Arithmetic(Basis):
             raise DTypeError(
                 f"[{name}] takes integers, not {self.dtype.name} and {other.dtype.name}"
             )
-        dtype = least_upper_dtype(self.dtype, other.dtype)
+        dtype = promoted(self.dtype, other.dtype)
         unsigned = _UNSIGNED[dtype.bits]
         a, b = (x.cast(dtype).abs().cast(unsigned) for x in (self, other))
         return dtype, a, b

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeVar
 
-from ...dtype import dtypes, least_upper_dtype
+from ...dtype import dtypes, promoted
 from ...engine.realized import is_backed
 from ...errors import DTypeError, ShapeError
 from ...ir.args import ShardArg
@@ -97,7 +97,7 @@ def solved_triangular(a: T, b: Operand, upper: bool, left: bool = True, unit: bo
 
 def sides_of(name: str, a: Basis, b: Basis) -> tuple[Node, Node]:
     """Matrix and right side as operands, promoted, with equal axes before the last two."""
-    dtype = least_upper_dtype(a.dtype, b.dtype)
+    dtype = promoted(a.dtype, b.dtype)
     for side in (a, b):
         check_matrix(side, name)
     left, right = a.node.cast(dtype), b.node.cast(dtype)

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Generic, Literal, NamedTuple, Self, TypeVar, overload
 
-from ...dtype import dtypes, least_upper_dtype
+from ...dtype import dtypes, promoted
 from ...errors import DTypeError, ShapeError
 from ..basis import Basis
 from ..naming import same_as
@@ -147,7 +147,7 @@ class Counting(Basis):
         """
         tests = self._as_tensor("isin", test_elements).flatten()
         check_device("isin", self, tests)
-        dtype = least_upper_dtype(self.dtype, tests.dtype)
+        dtype = promoted(self.dtype, tests.dtype)
         x, tests = self.cast(dtype), tests.cast(dtype)
         count = tests.shape[0]
         if count <= _FEW:
