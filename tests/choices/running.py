@@ -20,7 +20,8 @@ from treadle.engine.programs import Programs
 from treadle.ir.choices import Observed, observing
 
 from . import beside as beside  # which adds a recipe, as
-from . import chains as chains  # this does
+from . import chains as chains  # this
+from . import trees as trees  # and this do
 from .every_two import every_two
 from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor

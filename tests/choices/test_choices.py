@@ -12,6 +12,7 @@ import pytest
 
 from treadle.ir.choices import CHOICES, Observed, choices_of, choosing, note_kernel, observing, take
 
+from ..thinning import turn_of_commit
 from .meetings import MEETINGS
 from .recipes import RECIPES
 from .report import (
@@ -35,6 +36,8 @@ GPUS = ["CL:0:OPENCL:gpu", "WEBGPU", "CUDA", "CUDA:PTX:sm_90a"]
 CHAINS = {"CPU": 2000 if FULL else 40, "CL": 100 if FULL else 3, "WEBGPU": 100 if FULL else 3,
           "CUDA": 60 if FULL else 1, "CPU:LLVM:x86-64-v3": 500 if FULL else 6,
           "CPU:LLVM:x86-64-v2": 500 if FULL else 6}  # fmt: skip
+# In each of eight parts.
+TREES = {"CPU": 250 if FULL else 3, "CL": 10 if FULL else 1, "WEBGPU": 10 if FULL else 1}
 # Vectors of 32 bytes make panels that only small caches do not hold at once (prefetch_panels).
 SMALL_CACHES = ["captured_cell_of_large_panels"]
 # What each device runs beside the CPU, which runs everything; with --full all of them do.
@@ -133,6 +136,18 @@ def test_parts_in_a_row_are_right(device: str) -> None:
     if (why := opens(device)) is not None:
         pytest.skip(f"{device}: {why}")
     _, failed = run_all(device, range(CHAINS[device]), ["chain"])
+    assert not failed, "\n".join(failed)
+
+
+@pytest.mark.parametrize("part", range(8))
+@pytest.mark.parametrize("device", TREES)
+def test_trees_are_right(device: str, part: int) -> None:
+    if (why := opens(device)) is not None:
+        pytest.skip(f"{device}: {why}")
+    count = TREES[device]
+    first = 0 if FULL else 8 * count * turn_of_commit()  # others at each commit
+    seeds = range(first + part * count, first + (part + 1) * count)
+    _, failed = run_all(device, seeds, ["tree"])
     assert not failed, "\n".join(failed)
 
 
