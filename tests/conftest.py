@@ -23,6 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--update-golden", action="store_true", help="record the golden texts anew")
     parser.addoption("--full", action="store_true", help="run everything, which takes hours")
     parser.addoption("--all-cases", action="store_true", help="of long tests, too")
+    parser.addoption("--other-cases", action="store_true", help="of long tests, those of the turn")
     parser.addoption("--turn", type=int, help="which long tests run; by default the commit decides")
     add_options(parser)
 
@@ -65,7 +66,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     named = any("::" in name for name in config.args)
     if named or "FULL_TESTS" in os.environ or "TEST_DEVICES" in os.environ:
         return
-    chosen = thinned(items, config.option.turn, config.getoption("--all-cases"))
+    options = config.option
+    chosen = thinned(items, options.turn, options.all_cases, options.other_cases)
     if len(chosen) < len(items):
         kept = {*chosen}
         config.hook.pytest_deselected(items=[item for item in items if item not in kept])

@@ -5,9 +5,10 @@
 A test that takes several devices runs on the processor (CPU and REF) and on one of the others,
 which one its name decides: each device runs a share of all tests. Where devices themselves are what
 is tested (`ALL`), all run. A test that takes long runs a share of its cases, which shares.toml
-says, other ones at each commit. One that takes long even so comes in turn: at every second, third
-or fourth commit. The commit decides, or `--turn`. All cases run with `--all-cases`. Nothing is left
-out with `--full`, with TEST_DEVICES, and where tests are named one by one.
+says. One that takes long even so comes in turn: at every second, third or fourth commit, which the
+commit decides, or `--turn`. With `--other-cases` each turn has other cases, and all cases run with
+`--all-cases`. Nothing is left out with `--full`, with TEST_DEVICES, and where tests are named one
+by one.
 """
 
 from __future__ import annotations
@@ -58,12 +59,14 @@ def processor_and_one_other(devices: list[str], number: int) -> list[str]:
     return [devices[0], devices[1 + number % (len(devices) - 1)]]
 
 
-def thinned(items: list[Any], turn: int = 0, all_cases: bool = False) -> list[Any]:
+def thinned(
+    items: list[Any], turn: int = 0, all_cases: bool = False, other_cases: bool = False
+) -> list[Any]:
     """The tests without most of those that are like another one or wait for their turn, or, with
-    `all_cases`, without those on other devices alone.
+    `all_cases`, without those on other devices alone. With `other_cases` each turn has others.
     """
     items = _one_other_device_each(_one_architecture_each(items))
-    return items if all_cases else _shares_of_cases(items, shares(), turn)
+    return items if all_cases else _shares_of_cases(items, shares(), turn, other_cases)
 
 
 def _one_architecture_each(items: list[Any]) -> list[Any]:
@@ -116,7 +119,9 @@ def shares() -> dict[str, int]:
     return {f"{file}::{name}": of for file, tests in files.items() for name, of in tests.items()}
 
 
-def _shares_of_cases(items: list[Any], of: dict[str, int], turn: int) -> list[Any]:
+def _shares_of_cases(
+    items: list[Any], of: dict[str, int], turn: int, other_cases: bool
+) -> list[Any]:
     """The tests without most cases of those that `of` names: one of each stays where it is its
     turn.
     """
@@ -129,7 +134,7 @@ def _shares_of_cases(items: list[Any], of: dict[str, int], turn: int) -> list[An
         found.sort(key=lambda item: (zlib.crc32(item.nodeid.encode()), item.nodeid))
         turns = min(MOST_TURNS, math.ceil(of[test] / len(found)))
         stay = math.ceil(len(found) / of[test]) if _has_turn(test, turn, turns) else 0
-        first = turn // turns * stay % len(found)  # other cases at each commit
+        first = turn // turns * stay % len(found) if other_cases else 0
         found = [*found[first:], *found[:first]]
         dropped.update(item.nodeid for item in found[stay:])
         for item in found[:stay]:

@@ -31,7 +31,7 @@ def test_programs_are_right_where_caches_are_small(device: str) -> None:
         with observing() as seen, Context(CHECK_KERNELS=1), small_device(device):
             compared(recipe, device, np.random.default_rng(seed))
         fused += "fused_reduction_output" in seen.reached()
-    assert fused * 2 > counts[device]
+    assert fused * 3 > counts[device]  # a few programs: of 24 with SSE 14
 
 
 @pytest.mark.parametrize("number", range(len(LARGE)))

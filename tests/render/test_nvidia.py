@@ -227,8 +227,11 @@ def test_values_are_those_of_the_processor(cuda, program):
         DEVICE.reset(token)
     wide = dtypes.float64 if expected.dtype.is_float else expected.dtype
     tolerance = 1e-2 if expected.dtype.bits < 32 else 1e-5
+    right = expected.cast(wide).numpy()
+    # Sums in another order are off by a part of their terms, not of what is left of these.
+    largest = max(1.0, float(np.abs(right[np.isfinite(right)]).max(initial=0)))
     np.testing.assert_allclose(
-        ours.cast(wide).numpy(), expected.cast(wide).numpy(), rtol=tolerance, atol=tolerance
+        ours.cast(wide).numpy(), right, rtol=tolerance, atol=tolerance * largest
     )
 
 
