@@ -145,3 +145,13 @@ def test_a_product_is_added_to_what_counts_unless_beta_is_0():
 def test_what_does_not_fit_is_refused(call, error, message):
     with pytest.raises(error, match=message):
         call(Tensor(X, device="CPU"))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("q", [0.0, 0.37, 0.5, 0.999, 1.0])
+def test_quantiles_of_many_halves_are_of_the_right_places(dtype, q):
+    x = Tensor(np.random.default_rng(0).standard_normal(70001), device="CPU").cast(dtype)
+    wanted = np.quantile(x.cast("float64").numpy(), q)
+    for found in (x.quantile(q), x.nanquantile(q)):
+        assert found.dtype is x.dtype
+        np.testing.assert_allclose(found.cast("float64").item(), wanted, rtol=8e-3, atol=1e-6)

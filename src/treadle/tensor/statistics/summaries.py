@@ -8,7 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Self, TypeAlias, TypeVar, cast, overload
 
+from ...dtype import dtypes
 from ...errors import DTypeError, ShapeError
+from ...ir.shape import size_max
 from ...kinds import NUMBERS
 from ..basis import Basis
 from ..operands import Operand, is_scalar
@@ -227,6 +229,10 @@ class Summaries(Basis):
         moved = self.movedim(axis, -1) if self.ndim else self.reshape((1,))
         if not moved.shape[-1]:
             raise ShapeError(f"[{name}] shape {self.shape} has no elements on axis {dim}")
+        # A type that holds each place of the axis.
+        wide = dtypes.float64 if size_max(moved.shape[-1]) > 1 << 24 else dtypes.float32
+        if self.dtype.itemsize < wide.itemsize:
+            return self.cast(wide)._quantiles(name, q, dim, keepdim, between).cast(self.dtype)
         shares = self._shares(q)
         if shares.ndim > 1:
             raise ShapeError(f"[{name}] q is a number or a vector, not shape {shares.shape}")
