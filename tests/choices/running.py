@@ -21,7 +21,8 @@ from treadle.ir.choices import Observed, observing
 
 from . import beside as beside  # which adds a recipe, as
 from . import chains as chains  # this
-from . import trees as trees  # and this do
+from . import moved as moved  # and these do
+from . import trees as trees
 from .every_two import every_two
 from .meetings import MEETINGS
 from .operations import OfNumpy, OfTensor

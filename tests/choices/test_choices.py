@@ -151,6 +151,12 @@ def test_trees_are_right(device: str, part: int) -> None:
     assert not failed, "\n".join(failed)
 
 
+def test_trees_that_failed_are_right() -> None:
+    # 859: reductions of one phase shared a loop with those of another
+    _, failed = run_all("CPU", (859,), ["tree"])
+    assert not failed, "\n".join(failed)
+
+
 def test_every_written_reason_is_about_a_choice_that_there_is() -> None:
     named = {name for row in REASONS["choice"] for name in row["names"]}
     assert named <= CHOICES.keys()

@@ -15,9 +15,9 @@ import numpy as np
 
 from .recipes import Recipe, normal, recipe
 
-__all__ = ["tree"]
+__all__ = ["ELEMENTWISE", "Values", "tree"]
 
-Shape = tuple[int, int]
+Shape = tuple[int, ...]
 LATEST = 4  # values of which a step takes one
 GROWN = 1 << 16  # elements of a matrix
 
@@ -46,17 +46,27 @@ ELEMENTWISE: list[Callable[[Any, Any], Any]] = [
 
 
 @dataclass
-class _Values:
-    """The values of a program: inputs, and what is made of others."""
+class Values:
+    """The values of a program: inputs, and what is made of others, by their numbers.
+
+    Places, which are no values, have the numbers -1, -2, ...
+    """
 
     rng: random.Random
     inputs: list[np.ndarray] = field(default_factory=list)
+    places: list[np.ndarray] = field(default_factory=list)
     shapes: list[Shape] = field(default_factory=list)
     steps: list[tuple[Callable[..., Any] | None, tuple[int, ...]]] = field(default_factory=list)
 
     def leaf(self, shape: Shape) -> int:
+        """An input of normal numbers."""
         self.inputs.append(normal(self.rng, *shape))
         return self.add(None, (len(self.inputs) - 1,), shape)
+
+    def fixed(self, places: np.ndarray) -> int:
+        """Places, as an input of integers."""
+        self.places.append(places)
+        return -len(self.places)
 
     def add(self, step: Callable[..., Any] | None, of: tuple[int, ...], shape: Shape) -> int:
         self.steps.append((step, of))
@@ -66,8 +76,14 @@ class _Values:
     def run(self, o: Any, inputs: tuple[Any, ...]) -> list[Any]:
         made: list[Any] = []
         for step, of in self.steps:
-            made.append(inputs[of[0]] if step is None else step(o, *(made[n] for n in of)))
+            given = (made[n] if n >= 0 else inputs[n] for n in of)
+            made.append(inputs[of[0]] if step is None else step(o, *given))
         return made
+
+    def recipe(self, count: int) -> Recipe:
+        """The program whose results are the last `count` values."""
+        run = lambda o, *inputs: tuple(self.run(o, inputs)[-count:])
+        return Recipe(run, [*self.inputs, *reversed(self.places)], len(self.inputs))
 
 
 @recipe
@@ -75,20 +91,15 @@ def tree(rng: random.Random, scale: float) -> Recipe:
     """A product of few steps, three to eight more, and one to three of the last as results."""
     large, other = rng.choice((33, 64, 97, 128, 200)), rng.choice((8, 16, 64, 100))
     sizes = [1, *(max(2, int(size * scale)) for size in (large, other))]
-    values, few = _Values(rng), rng.choice((1, 2, 3, 8, 16))
+    values, few = Values(rng), rng.choice((1, 2, 3, 8, 16))
     x, y = values.leaf((sizes[1], few)), values.leaf((few, rng.choice(sizes[1:])))
     values.add(lambda o, x, y: x @ y * few**-0.5, (x, y), (sizes[1], values.shapes[y][1]))
     for _ in range(rng.randrange(3, 9)):
         _step(values, rng.choice(range(len(values.steps))[-LATEST:]), sizes)
-    count = rng.randrange(1, 4)
-
-    def run(o: Any, *inputs: Any) -> Any:
-        return tuple(values.run(o, inputs)[-count:])
-
-    return Recipe(run, values.inputs, len(values.inputs))
+    return values.recipe(rng.randrange(1, 4))
 
 
-def _step(values: _Values, at: int, sizes: list[int]) -> None:
+def _step(values: Values, at: int, sizes: list[int]) -> None:
     """One more value, of the one of number `at` and perhaps another."""
     rng, (n, k) = values.rng, values.shapes[at]
     kind, axis = rng.choice(("product", "product", "gram", "statistic", "statistic", "both",

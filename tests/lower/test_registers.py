@@ -20,7 +20,8 @@ from .programs import meaning, run
 
 F32 = dtypes.float32
 RANDOM = np.random.default_rng(12)
-OUT, X, Y = (Node(Op.PARAM, F32, (), ParamRef(slot, 64)) for slot in range(3))
+OUT, X, Y, *MORE = (Node(Op.PARAM, F32, (), ParamRef(slot, 64)) for slot in range(5))
+OUTS = (OUT, *MORE)
 R, K, L = (Node.range(size, number) for number, size in enumerate((4, 8, 8)))
 
 
@@ -33,12 +34,12 @@ def total(op: Op, value: Node, *loops: Node) -> Node:
 
 
 def kernel(*values: Node, loops: tuple[Node, ...] = (R,)) -> Node:
-    """Stores values one behind the other, 16 elements apart."""
+    """Stores each value to memory of its own."""
     stores = [
-        Node(Op.STORE, dtypes.void, (OUT, R + 16 * number, value))
-        for number, value in enumerate(values)
+        Node(Op.STORE, dtypes.void, (out, R, value))
+        for out, value in zip(OUTS, values, strict=False)
     ]
-    return Node.sink([Node(Op.END, dtypes.void, (store, *loops), 1) for store in stores])
+    return Node.sink([Node(Op.END, dtypes.void, (*stores, *loops), len(stores))])
 
 
 def lowered(root: Node) -> Node:
@@ -46,9 +47,10 @@ def lowered(root: Node) -> Node:
     found = lower_reduces(root)
     verify_kernel(found)
     assert not of(found, Op.REDUCE)
-    memory = {slot: RANDOM.integers(-9, 9, 64).astype(np.float32) for slot in range(3)}
-    after = run(linearize(found), memory)
-    np.testing.assert_array_equal(after[0], meaning(root, memory)[0])
+    memory = {slot: RANDOM.integers(-9, 9, 64).astype(np.float32) for slot in range(5)}
+    after, wanted = run(linearize(found), memory), meaning(root, memory)
+    for slot in memory:
+        np.testing.assert_array_equal(after[slot], wanted[slot])
     return found
 
 
@@ -91,12 +93,10 @@ def test_reductions_over_other_loops_do_not():
 def test_what_is_stored_in_the_loops_of_a_reduction_shares_them():
     copy = Node(Op.STORE, dtypes.void, (OUT, K + 32, load(X, K) * 2))
     whole = total(Op.ADD, load(X, K), K)
-    ends = [
-        Node(Op.END, dtypes.void, (copy, K), 1),
-        Node(Op.END, dtypes.void, (Node(Op.STORE, dtypes.void, (OUT, R, whole)), R), 1),
-    ]
+    stored = Node(Op.STORE, dtypes.void, (OUT, R, whole))
+    end = Node(Op.END, dtypes.void, (Node(Op.END, dtypes.void, (copy, K), 1), stored, R), 2)
     with choices_of() as choices:
-        found = lower_reduces(Node.sink(ends))
+        found = lower_reduces(Node.sink([end]))
     assert "shared_loops" in choices
     (shared,) = (end for end in of(found, Op.END) if closed_ranges(end) == (K,))
     assert {effect.op for effect in shared.src[: shared.arg]} == {Op.STORE, Op.UPDATE}
@@ -119,6 +119,23 @@ def test_the_second_of_two_sums_goes_on_in_the_register_of_the_first():
     assert first.src[0] is identity(Op.ADD, F32)
     assert behind_after(second.src[0]) is first
     assert not [n for n in of(found, Op.ADD) if n.dtype is F32]
+
+
+def test_phases_share_no_loops():
+    stored, grids = MORE[0], [Node.range(4, number, "grid") for number in (4, 5)]
+    largest = [total(Op.MAX, load(X, g * 8 + K), K) for g in grids]
+
+    def phase(memory: Node, grid: Node, value: Node) -> Node:
+        store = Node(Op.STORE, dtypes.void, (memory, grid, value))
+        return Node(Op.END, dtypes.void, (store, grid), 1)
+
+    filled = Node(Op.AFTER, F32, (stored, phase(stored, grids[0], largest[0])))
+    root = Node.sink([phase(OUT, grids[1], total(Op.ADD, load(filled, R), R) + largest[1])])
+    found = lower_reduces(root)
+    assert [end.arg for end in of(found, Op.END) if closed_ranges(end) == (K,)] == [1, 1]
+    memory = {slot: RANDOM.integers(-9, 9, 64).astype(np.float32) for slot in range(4)}
+    rows = memory[1][:32].reshape(4, 8).max(1)
+    np.testing.assert_array_equal(run(linearize(found), memory)[0][:4], rows.sum() + rows)
 
 
 def test_what_shares_loops_with_a_sum_that_goes_on_waits_for_its_beginning():

@@ -9,7 +9,9 @@ these loops. The second one of a sum of two sums goes on in the register of the 
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
+from collections.abc import Iterator
 
 from ..ir.accumulators import combined, is_in_order, is_tuple, items, start_of, tuple_of
 from ..ir.args import RegisterRef
@@ -18,35 +20,50 @@ from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
 from ..ir.views import After, End, Reduce, Register, Update, operand
+from .linearize import nodes_of_phase, phase_ends
 
 __all__ = ["lower_reduces"]
 
+Groups = dict[tuple[Node, ...], list[Node]]  # what shares loops, by these
+Free = dict[Node, frozenset[Node]]
+New = dict[Node, Node]
+
 
 def lower_reduces(root: Node) -> Node:
-    """`root` with every REDUCE turned into register updates."""
-    order = root.toposort()
-    free = free_ranges(root)
-    groups: dict[tuple[Node, ...], list[Node]] = {}
-    for node in order:
-        if node.op is Op.REDUCE:
-            groups.setdefault(closed_ranges(node), []).append(node)
-    for node in order:
-        if node.op is Op.END and closed_ranges(node) in groups:
-            groups[closed_ranges(node)].append(node)
-    number = max((n.arg.number for n in order if n.op is Op.REGISTER), default=0)
-    new: dict[Node, Node] = {}
+    """`root` with every REDUCE turned into register updates, in each phase by itself.
+
+    Phases may share loops, and what is reduced in them: each has registers of its own.
+    """
+    taken = max((n.arg.number for n in root.toposort() if n.op is Op.REGISTER), default=0)
+    numbers = itertools.count(taken + 1)
+    ends: New = {}
+    for end in phase_ends(root):
+        ends[end] = _lower_phase(end, ends, numbers)
+    return Node.sink(ends[end] for end in root.src)
+
+
+def _lower_phase(end: Node, earlier: New, numbers: Iterator[int]) -> Node:
+    """The phase `end` behind those of `earlier`."""
+    order = nodes_of_phase(end)
+    free = free_ranges(end)
+    groups: Groups = {}
+    for op in (Op.REDUCE, Op.END):
+        for node in order:
+            if node.op is op and (op is Op.REDUCE or closed_ranges(node) in groups):
+                groups.setdefault(closed_ranges(node), []).append(node)
+    new = dict(earlier)
     starts = _continued(order, groups, free)
-    for node in _grouped_order(root, groups, starts):
+    for node in _grouped_order(end, groups, starts, new):
         if node in new:
             continue
         if (group := groups.get(closed_ranges(node))) is not None:
-            number = _lower_group(_by_factor(group), free, new, number, starts)
+            _lower_group(_by_factor(group), free, new, numbers, starts)
         elif node.op is Op.ADD and starts.get(node.src[1]) is node.src[0]:
             new[node] = new[node.src[1]]  # which goes on where the other sum ended
         else:
             src = tuple(new[s] for s in node.src)
             new[node] = node if src == node.src else rebuild(node, src)
-    return new[root]
+    return new[end]
 
 
 def _by_factor(members: list[Node]) -> list[Node]:
@@ -63,9 +80,7 @@ def _by_factor(members: list[Node]) -> list[Node]:
     return sorted(members, key=keys.__getitem__)
 
 
-def _continued(
-    order: list[Node], groups: dict[tuple[Node, ...], list[Node]], free: dict[Node, frozenset[Node]]
-) -> dict[Node, Node]:
+def _continued(order: list[Node], groups: Groups, free: Free) -> New:
     """Sums that go on where another one ended, since nothing but the sum of both is wanted.
 
     Fewer values wait in registers so: tiles of two products are as large as those of one. Neither
@@ -74,7 +89,7 @@ def _continued(
     """
     users = Counter(source for node in order for source in node.src)
     first = {r for loops, members in groups.items() if not _needs_any(members) for r in loops}
-    found: dict[Node, Node] = {}
+    found: New = {}
     for node in order:
         if node.op is not Op.ADD or any(s.op is not Op.REDUCE for s in node.src):
             continue
@@ -95,15 +110,13 @@ def _needs_any(members: list[Node]) -> bool:
     return any(n.op is Op.REDUCE for n in below)
 
 
-def _grouped_order(
-    root: Node, groups: dict[tuple[Node, ...], list[Node]], starts: dict[Node, Node]
-) -> list[Node]:
+def _grouped_order(end: Node, groups: Groups, starts: New, made: New) -> list[Node]:
     """Sources first, where a REDUCE also waits for the sources of those that share its loops.
 
-    And for what they go on from.
+    And for what they go on from. `made` are done.
     """
-    done: dict[Node, None] = {}
-    stack: list[tuple[Node, bool]] = [(root, False)]
+    done: dict[Node, None] = dict.fromkeys(made)
+    stack: list[tuple[Node, bool]] = [(end, False)]
     while stack:
         node, ready = stack.pop()
         if node in done:
@@ -121,9 +134,8 @@ def _grouped_order(
 
 
 def _lower_group(
-    members: list[Node], free: dict[Node, frozenset[Node]], new: dict[Node, Node], number: int,
-    starts: dict[Node, Node],
-) -> int:  # fmt: skip
+    members: list[Node], free: Free, new: New, numbers: Iterator[int], starts: New
+) -> None:
     loops = tuple(new[r] for r in closed_ranges(members[0]))
     around = frozenset().union(*(free[m] for m in members))
     outer = tuple(sorted((new[r] for r in around), key=lambda r: r.arg.number))
@@ -134,28 +146,26 @@ def _lower_group(
             effects.extend(new[effect] for effect in End.of(member).effects)
             continue
         reduce, start = Reduce.of(member), new[starts[member]] if member in starts else None
-        made = _updates(new[reduce.value], reduce.arg.op, outer, loops, number, start)
+        made = _updates(new[reduce.value], reduce.arg.op, outer, loops, numbers, start)
         held[member] = [behind_after(Update.of(update).register) for update in made]
         effects.extend(made)
-        number += len(made)
     if len({member.op for member in members}) > 1:
         take("shared_loops")
     finish = End(tuple(effects), loops).node()
     new.update((member, finish) for member in members)
     for member, registers in held.items():
         new[member] = tuple_of([After(register, (finish,)).node() for register in registers])
-    return number
 
 
 def _updates(
-    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...], number: int,
-    start: Node | None,
+    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...],
+    numbers: Iterator[int], start: Node | None,
 ) -> list[Node]:  # fmt: skip
     """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
     init = start_of(op, value, loops) if start is None else start
     registers = [
-        Register(first, outer, RegisterRef(number + at), first.dtype).node()
-        for at, first in enumerate(items(init), 1)
+        Register(first, outer, RegisterRef(next(numbers)), first.dtype).node()
+        for first in items(init)
     ]
     if not is_tuple(value):
         return [Update(registers[0], value, loops, op).node()]

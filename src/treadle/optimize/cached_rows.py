@@ -100,11 +100,12 @@ def _row(moves: Moves, value: Node, along: Node) -> tuple[Split, Callable[[Node]
 
 def cache_gathered_rows(moves: Moves, target: Target) -> None:
     """Make a STAGE of each row of memory that is read in any order, if much of it is."""
-    for nest in moves.nests():
-        if nest.node.op is Op.END and not sequential_loops(nest):
-            for load in nest.nodes:
-                if load.op is Op.LOAD and Load.of(load).is_gated:
-                    _keep_gathered(moves, nest, load, target)
+    for load in moves.root.toposort():
+        if load.op is Op.LOAD and Load.of(load).is_gated:
+            around = (n for n in moves.nests() if n.node.op is Op.END and load in n.nodes)
+            nest = next(around, None)  # as it is behind the rows before
+            if nest is not None and not sequential_loops(nest):
+                _keep_gathered(moves, nest, load, target)
 
 
 def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None:
@@ -121,8 +122,7 @@ def _keep_gathered(moves: Moves, nest: Nest, load: Node, target: Target) -> None
         return
     reorder(moves, nest, (*rows, *rest))
     loads = [n for n in moves.root.toposort() if n.op is Op.LOAD]
-    if load in loads:  # else it is of a nest that has changed
-        moves.make(CacheGatheredRow(loads.index(load)))
+    moves.make(CacheGatheredRow(loads.index(load)))
 
 
 @dataclass(frozen=True)

@@ -2,12 +2,14 @@
 
 float32 tensor, 2j     -> complex64 both
 float16 tensor, 2.5    -> float16 both: a Python scalar never widens its own kind
+float16 tensor, 70001  -> float16, but products and quotients are computed in float32 (is_beyond)
 int32 tensor, 2.5      -> default_float both
 bool tensor, 1         -> default_int both
 """
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Annotated, TypeAlias
 
 from ..dtype import DType, complex_of, dtypes, promoted
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
     from .basis.core import Core
 
 __all__ = [
-    "Operand", "check_device", "is_scalar", "operands", "plain", "rank", "scalar_node",
+    "Operand", "check_device", "is_beyond", "is_scalar", "operands", "plain", "rank", "scalar_node",
     "weak_dtype",
 ]  # fmt: skip
 
@@ -76,6 +78,16 @@ def scalar_node(name: str, value: complex, dtype: DType) -> Node:
                 "wider type first"
             )
     return Node.const(dtype, value)
+
+
+def is_beyond(value: object, dtype: DType) -> bool:
+    """Whether `value` is a number that `dtype`, of less than 32 bits, only has as 0 or infinity."""
+    if not (is_scalar(value) and dtype.is_float and dtype.bits < 32):
+        return False
+    if isinstance(value, complex) or not value or not math.isfinite(value):
+        return False
+    held = Node.const(dtype, value).arg
+    return not held or not math.isfinite(held)
 
 
 def check_device(name: str, first: Core, *others: Core) -> None:

@@ -109,7 +109,7 @@ _GIVEN = {
     "affine_grid": {"self": ones(1, 2, 3), "size": (1, 1, 4, 4)},
     **named("backward item gradient", {"self": lambda: Tensor(2.0, requires_grad=True).relu()}),
     "batchnorm": {"weight": VECTOR, "bias": VECTOR, "mean": VECTOR, "invstd": VECTOR},
-    "bernoulli": {"p": lambda: ROWS() / 10}, "bilinear": {"weight": ones(2, 3, 3)},
+    "bernoulli": {"self": lambda: ROWS() / 10}, "bilinear": {"weight": ones(2, 3, 3)},
     "bincount": {"self": LABELS},
     **named("bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_invert bitwise_left_shift "
             "bitwise_right_shift lshift rshift gcd lcm one_hot", BINARY_INTS | {"x": INTS}),

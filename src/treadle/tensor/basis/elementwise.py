@@ -32,6 +32,7 @@ from ..images import check_image, into_image
 from ..operands import (
     Operand,
     check_device,
+    is_beyond,
     is_scalar,
     operands,
     scalar_node,
@@ -164,6 +165,8 @@ class Elementwise(Core):
 
     def mul(self, x: Operand, reverse: bool = False) -> Self:
         """The product, elementwise: shapes broadcast, dtypes promote. Raises ShapeError."""
+        if is_beyond(x, self.dtype):
+            return self.float()._binary(Op.MUL, "mul", x, reverse).cast(self.dtype)
         return self._binary(Op.MUL, "mul", x, reverse)
 
     def div(self, x: Operand, reverse: bool = False, rounding_mode: str | None = None) -> Self:
@@ -180,6 +183,8 @@ class Elementwise(Core):
             )
         if rounding_mode == "trunc":
             return self.idiv(x, reverse)
+        if is_beyond(x, self.dtype):
+            return self.float().div(x, reverse).cast(self.dtype)
         x = self._operand("div", x)
         a, b = operands("div", self, x)
         first, second = (b, a) if reverse else (a, b)
@@ -432,7 +437,9 @@ def _floored(a: Node, b: Node) -> Node:
     """The quotient of floats rounded down, exactly: a / b alone may round up to a whole number."""
     rest, quotient = alu(Op.MOD, a, b), alu(Op.FDIV, a, b)
     quotient = Node(Op.DETACH, a.dtype, (quotient,))  # where it is taken, only its value is
-    whole = alu(Op.ROUND, alu(Op.FDIV, a - rest, b))
+    half = 2.0 ** (2 ** (dtypes.finfo(a.dtype)[0] - 1) - 2)  # of the largest number, or less
+    part = ((a > half) | (a < -half)).where(a.like(0.5), 1.0)  # with it the difference is finite
+    whole = alu(Op.ROUND, alu(Op.FDIV, a * part - rest * part, b * part))
     whole = whole.eq(0.0).where(a.eq(0.0).where(quotient, 0.0), whole)  # of 0, its sign
     endless = [x.eq(math.inf) | x.eq(-math.inf) for x in (a, b)]
     return (b.eq(0.0) | endless[0] | endless[1]).where(quotient, whole)

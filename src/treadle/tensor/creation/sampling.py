@@ -189,14 +189,14 @@ class Sampling(Basis):
         order = cls._of(wide, name).argsort().cast(known_dtype(dtype)).contiguous()
         return order if requires_grad is None else order.requires_grad_(requires_grad)
 
-    @classmethod
-    def bernoulli(cls, p: Self) -> Self:
-        """1 with the probability that each element of `p` says, else 0, in its shape and dtype.
+    def bernoulli(self, p: float | None = None) -> Self:
+        """1 with the probability that each element says, else 0, in its shape and dtype.
 
-        Raises DTypeError for complex numbers.
+        `p` is the probability for all elements instead. Raises DTypeError for complex numbers.
         """
-        drawn = cls.rand(*p.shape, device=p.device, dtype=dtypes.float32)
-        return drawn.lt(p).cast(p.dtype)
+        self._check_real("bernoulli")
+        drawn = type(self).rand(*self.shape, device=self.device, dtype=dtypes.float32)
+        return drawn.lt(self if p is None else p).cast(self.dtype)
 
     def multinomial(self, num_samples: int = 1, replacement: bool = False) -> Self:
         """Places drawn by the weights of each line (.., n): int32 (.., num_samples).

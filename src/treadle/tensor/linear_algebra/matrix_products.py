@@ -7,11 +7,13 @@ Tensor.multi_dot(a, b, c)           in the order that takes the least work
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Self, TypeVar
 
 from ...dtype import least_upper_dtype
 from ...errors import DTypeError, ShapeError
 from ..basis import Basis
+from ..basis.joining import each_of
 from ..operands import Operand, is_scalar
 from ..shapes import broadcast_shapes
 from ..types import Scalar
@@ -66,13 +68,14 @@ class MatrixProducts(Basis):
             return self.mul(other)
         return self.tensordot(other, ((-1,), (-1,)))
 
-    def multi_dot(self, *args: Self) -> Self:
-        """The product of two matrices or more, in the order that takes the least work.
+    def multi_dot(self: T | Sequence[T], *args: T | Sequence[T]) -> T:
+        """The product of two matrices or more, in the order that takes the least work; they are
+        given one by one or as a list.
 
         (n, m), (m, k), ... to (n, ..). The first may be a vector as a row, the last one as a
         column. Dtypes promote. Raises ShapeError.
         """
-        chain = [self, *args]
+        chain = each_of("multi_dot", self, args)
         if len(chain) < 2:
             raise ShapeError("[multi_dot] takes two tensors or more")
         first, last = chain[0], chain[-1]

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Self, TypeAlias
 
+from ...dtype import sum_acc_dtype
 from ...errors import DTypeError, ShapeError
 from ..basis import Basis
 from ..searching import bin_sums, searchsorted
@@ -42,7 +43,8 @@ class Descriptive(Basis):
         self._check_real("cov")
         if self.ndim > 2:
             raise ShapeError(f"[cov] takes variables by observations, not shape {self.shape}")
-        x = self._float()
+        out = self._float().dtype
+        x = self.cast(sum_acc_dtype(out))
         x = x if x.ndim > 1 else x.reshape((1, x.numel()))
         weights = self._observed(fweights, aweights, x.shape[1])
         if weights is None:
@@ -58,7 +60,7 @@ class Descriptive(Basis):
             scaled = centred.mul(weights)
         products = scaled.dot(centred.mT)
         free = x._filled(float(free)) if isinstance(free, int) else free
-        return products.div(free).squeeze()
+        return products.div(free).squeeze().cast(out)
 
     def _observed(self, often: Self | None, much: Self | None, count: int) -> Self | None:
         given = [w for w in (often, much) if w is not None]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Annotated, Self, TypeAlias, TypeVar, cast, overload
 
-from ...dtype import dtypes
+from ...dtype import dtypes, sum_acc_dtype
 from ...errors import DTypeError, ShapeError
 from ...ir.shape import size_max
 from ...kinds import NUMBERS
@@ -46,8 +46,10 @@ class Summaries(Basis):
         Integers give floats. The axes vanish, or stay with size 1 for `keepdim`. Raises
         IndexOutOfRange.
         """
-        count = self.isnan().logical_not().sum(axis, keepdim)
-        return self.nansum(axis, keepdim).div(count)
+        x = self._float()
+        wide = x.cast(sum_acc_dtype(x.dtype))
+        count = wide.isnan().logical_not().sum(axis, keepdim)
+        return wide.nansum(axis, keepdim).div(count).cast(x.dtype)
 
     def amax(self, axis: Axes = None, keepdim: bool = False) -> Self:
         """The largest element over `axis`, one, several or all (None): `max`, under PyTorch's name.
