@@ -63,6 +63,9 @@ class OfTensor:
     def cumprod(self, x: Any, axis: int) -> Any:
         return x.cumprod(axis)
 
+    def cummax(self, x: Any, axis: int) -> Any:
+        return x.cummax(axis)
+
     def transpose(self, x: Any, *order: int) -> Any:
         return x.permute(*order)
 
@@ -188,6 +191,11 @@ class OfNumpy:
 
     def cumprod(self, x: Any, axis: int) -> Any:
         return x.cumprod(axis)
+
+    def cummax(self, x: Any, axis: int) -> Any:
+        most = np.maximum.accumulate(x, axis)
+        column = np.arange(x.shape[axis]).reshape(-1, *(1,) * (x.ndim - 1 - axis))
+        return most, np.maximum.accumulate(np.where(x == most, column, 0), axis)
 
     def transpose(self, x: Any, *order: int) -> Any:
         return x.transpose(*order)

@@ -6,6 +6,7 @@ more or less. `scale` is 1 where kernels run at full speed, and less on emulated
 
 from __future__ import annotations
 
+import math
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -675,6 +676,35 @@ def scan_of_columns(rng, scale):
 def scan_of_few_columns(rng, scale):
     x = 1 + normal(rng, near(rng, 200), near(rng, 40)) * 0.01
     return Recipe(lambda o, x: o.cumprod(o.transpose(x, 1, 0), 1), [x], 0)
+
+
+@recipe
+def scans_of_one_loop(rng, scale):
+    """Scans along an axis, of each other too, and what is made of them.
+
+    Running maxima have no slopes: a small step makes others the largest.
+    """
+    shape = rng.choice((
+        (near(rng, 100, scale), rng.choice((64, 257))), (3, near(rng, 33, scale), 65),
+        (2, near(rng, 3000)), (rng.choice((5, 64)), rng.choice((1, 40)), 7),
+    ))  # fmt: skip
+    axis, kinds = rng.randrange(len(shape)), rng.sample(range(7), rng.randrange(2, 5))
+
+    def run(o, x, y):
+        sums = o.cumsum(x, axis) * shape[axis] ** -0.5
+        made = [
+            lambda: o.cummax(x, axis), lambda: (sums * 2 + y,), lambda: (sums * x, sums),
+            lambda: (o.cummax(sums, axis)[0], o.cumsum(sums, axis) * 0.1),
+            lambda: (o.cumsum(x * y, axis),), lambda: (x * y - 1,),
+            lambda: (o.cumsum(o.flip(x, axis), axis),),
+        ]  # fmt: skip
+        return tuple(result for kind in kinds for result in made[kind]())
+
+    return Recipe(
+        run,
+        [spaced(rng, math.prod(shape[:-1]), shape[-1]).reshape(shape), normal(rng, *shape)],
+        2 * {0, 3}.isdisjoint(kinds),
+    )
 
 
 @recipe

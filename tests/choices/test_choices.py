@@ -147,7 +147,7 @@ def test_trees_are_right(device: str, part: int) -> None:
     count = TREES[device]
     first = 0 if FULL else 8 * count * turn_of_commit()  # others at each commit
     seeds = range(first + part * count, first + (part + 1) * count)
-    _, failed = run_all(device, seeds, ["tree"])
+    _, failed = run_all(device, seeds, ["tree", "moved"])
     assert not failed, "\n".join(failed)
 
 

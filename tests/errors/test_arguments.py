@@ -70,8 +70,8 @@ def test_the_call_and_the_argument_are_named(name):
 
 
 def test_the_cause_is_kept_and_the_outermost_call_is_named():
-    with pytest.raises(ArgumentError, match=r"^\[multi_dot\] ") as caught:
-        X.multi_dot("a")
+    with pytest.raises(ArgumentError, match=r"^\[addr\] ") as caught:
+        X.addr("a", X)
     assert isinstance(caught.value.__cause__, AttributeError)
 
 

@@ -145,6 +145,21 @@ def test_batch_norm_in_training_uses_the_batch_and_updates_its_running_state():
     assert ours.num_batches_tracked.item() == 3
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_batch_norm_of_halves_trains_and_stays_one(dtype):
+    layer = nn.BatchNorm(16)
+    for name in ("weight", "bias", "running_mean", "running_var"):
+        setattr(layer, name, getattr(layer, name).cast(dtype).realize())
+    values = np.random.default_rng(0).standard_normal((64, 16)).astype(np.float32) * 3 + 1
+    with Tensor.train():
+        assert layer(Tensor(values).cast(dtype)).dtype == dtype
+    assert layer.running_mean.dtype == layer.running_var.dtype == dtype
+    assert layer(Tensor(values).cast(dtype)).dtype == dtype
+    moved = [0.1 * values.mean(0), 0.9 + 0.1 * values.var(0, ddof=1)]
+    found = [x.float().numpy() for x in (layer.running_mean, layer.running_var)]
+    np.testing.assert_allclose(found, moved, rtol=2e-2, atol=2e-3)
+
+
 def test_an_instance_norm_that_tracks_its_statistics_uses_them_when_it_does_not_train():
     data = seeded(4, 3, 2, 5)
     ours = nn.InstanceNorm2d(3, track_running_stats=True)

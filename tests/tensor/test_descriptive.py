@@ -24,6 +24,18 @@ def test_covariance_and_correlation_are_numpys(device):
     np.testing.assert_allclose(mine.numpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_statistics_of_more_halves_than_a_half_counts(dtype):
+    values = np.random.default_rng(3).integers(-8, 9, (2, 70000)).astype(np.float32) / 4 + 1
+    x = Tensor(values, device="CPU").cast(dtype)
+    for found, wanted in (
+        (x.nanmean(1), values.mean(1)), (x.cov(), np.cov(values)),
+        (x.corrcoef(), np.corrcoef(values)),
+    ):  # fmt: skip
+        assert found.dtype == dtype
+        np.testing.assert_allclose(found.float().numpy(), wanted, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize("density", [False, True])
 def test_histograms_are_numpys(density):
     flat = Tensor(X, device="CPU")

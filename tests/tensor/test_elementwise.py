@@ -291,6 +291,38 @@ def test_floor_division_of_floats_is_that_of_the_exact_quotient(device):
     assert half.tolist() == [-2.0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_floor_division_of_the_largest_floats_is_finite(device, dtype):
+    if not Device[device].target.supports(getattr(dtypes, dtype)):
+        pytest.skip(f"{device} has no float64")
+    most = float(np.finfo(dtype).max)
+    a = np.array([0.875, -0.875, 1.0, -1.0, 0.75]).astype(dtype) * most
+    b = np.array([-0.375, 0.375, -1.0, 0.625, -0.5]).astype(dtype) * most
+    made = Tensor(a, device=device) // Tensor(b, device=device)
+    np.testing.assert_array_equal(made.numpy(), [-3.0, -3.0, -1.0, -2.0, -2.0])
+
+
+def test_a_number_that_halves_do_not_hold_divides_and_multiplies_them(device):
+    x = Tensor([0.0, 60000.0, 1.0], device=device).half().realize().requires_grad_()
+    found = {
+        "x / n": x / 70001, "n / x": 70001 / x, "x * n": x * 70001, "x * least": x * 1e-9,
+    }  # fmt: skip
+    wide = x.detach().numpy().astype(np.float64)
+    with np.errstate(all="ignore"):
+        wanted = {
+            "x / n": wide / 70001, "n / x": 70001 / wide, "x * n": wide * 70001,
+            "x * least": wide * 1e-9,
+        }  # fmt: skip
+        for name, made in found.items():
+            assert made.dtype is dtypes.float16
+            np.testing.assert_allclose(
+                made.numpy().astype(np.float64), wanted[name].astype(np.float16), rtol=1e-3,
+                atol=6e-8, err_msg=name,
+            )  # fmt: skip
+    (x / 70001).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy().astype(np.float64), 1 / 70001, rtol=1e-2)
+
+
 @pytest.mark.parametrize("name", ["elu", "celu", "selu", "softplus", "logsigmoid", "mish"])
 def test_activations_keep_their_digits_where_their_value_is_small(name, device):
     torch = pytest.importorskip("torch")

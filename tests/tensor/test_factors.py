@@ -72,6 +72,8 @@ def test_a_chain_takes_the_cheapest_order():
     chain = [rng.standard_normal(size).astype(np.float32) for size in sizes]
     mine = Tensor.multi_dot(*(Tensor(x, device="CPU") for x in chain))
     np.testing.assert_allclose(mine.numpy(), np.linalg.multi_dot(chain), rtol=1e-4, atol=1e-4)
+    listed = Tensor.multi_dot([Tensor(x, device="CPU") for x in chain])
+    np.testing.assert_array_equal(listed.numpy(), mine.numpy())
     ends = Tensor.multi_dot(
         *(Tensor(x, device="CPU") for x in (chain[0][0], chain[1], chain[2].T[0]))
     )

@@ -141,3 +141,9 @@ def test_a_wrong_axis_is_refused_at_the_call():
         Tensor.zeros(2, 2).sum(2)
     with pytest.raises(ShapeError, match=r"\[sum\] axes \(0, -2\) name the same axis twice"):
         Tensor.zeros(2, 2).sum((0, -2))
+
+
+def test_the_standard_deviation_of_equal_numbers_has_the_gradient_0(device):
+    x = Tensor([[3.0, 3.0, 3.0], [1.0, 2.0, 3.0]], device=device, requires_grad=True)
+    x.std(1).sum().backward()
+    np.testing.assert_allclose(x.grad.numpy(), [[0, 0, 0], [-0.5, 0, 0.5]], atol=1e-6)

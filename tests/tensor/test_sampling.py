@@ -155,3 +155,11 @@ def test_every_float_dtype_stays_below_one(device, dtype):
 def test_integers_are_asked_for_by_name():
     with pytest.raises(DTypeError, match=r"\[rand\] gives floats, not int32"):
         Tensor.rand(3, dtype=dtypes.int32)
+
+
+def test_bernoulli_draws_by_each_element_or_by_one_probability(device):
+    Tensor.manual_seed(3)
+    p = Tensor(np.repeat([0.0, 0.25, 1.0], 4000).astype(np.float32).reshape(3, 4000), device=device)
+    for drawn in (p.bernoulli(), Tensor.bernoulli(p)):
+        np.testing.assert_allclose(drawn.mean(1).numpy(), [0, 0.25, 1], atol=0.03)
+    assert abs(p.bernoulli(0.75).mean().item() - 0.75) < 0.02

@@ -250,9 +250,9 @@ def _require(
     if right.error is not None:
         error = np.broadcast_to(right.error, exact.shape)
         same = same | np.isinf(error)
-        if exact.dtype.kind == "f":
-            with np.errstate(all="ignore"):
-                same = same | (np.abs(exact - value) <= error)
+        with np.errstate(all="ignore"):  # integers are of bits of floats, or exact
+            apart = np.abs(exact.astype(np.float64) - value.astype(np.float64))
+        same = same | ((error > 0) & (apart <= error))
         TALLY.unknown += int(np.isinf(error).sum())
     if exact.dtype.kind == "f" and not checked.opened.name.startswith("CPU"):
         same = same | ((exact == 0) & (np.abs(value) < _LEAST))  # numbers that are not normal

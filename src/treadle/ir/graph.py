@@ -6,7 +6,7 @@ node as what it shows, `AnyNode`, and make none.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from .op import Op
@@ -39,8 +39,12 @@ class AnyNode(Protocol):
 N = TypeVar("N", bound=AnyNode)
 
 
-def toposort(roots: Iterable[N], enter: Callable[[N], bool] | None = None) -> list[N]:
-    """Every node of these graphs, sources first.
+def toposort(
+    roots: Iterable[N],
+    enter: Callable[[N], bool] | None = None,
+    sources: Callable[[N], Sequence[N]] | None = None,
+) -> list[N]:
+    """Every node of these graphs, sources first: its own, or those that `sources` has for a node.
 
     Where `enter(node)` is false, the node is listed and its sources are not visited through it.
     """
@@ -55,11 +59,15 @@ def toposort(roots: Iterable[N], enter: Callable[[N], bool] | None = None) -> li
             done[node] = None
         elif node in done:
             continue
-        elif (enter is not None and not enter(node)) or not node.src:
-            done[node] = None
         else:
+            below: Sequence[N] = ()
+            if enter is None or enter(node):
+                below = node.src if sources is None else sources(node)
+            if not below:
+                done[node] = None
+                continue
             stack += node, None
-            for source in reversed(node.src):
+            for source in reversed(below):
                 if source not in done:
                     stack.append(source)
     return list(done)

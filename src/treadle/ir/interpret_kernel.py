@@ -100,7 +100,8 @@ class KernelMeaning:
                 value = node.src[1] if node.op is Op.UPDATE else node.src[0]
                 scanned = set(closed) if node.op is Op.UPDATE else set()
                 inside = (self._free[value] | set(closed)) - (outer - scanned)
-                most += loop_size(*inside)
+                below = sum(n.op is Op.UPDATE for n in value.toposort()) if scanned else 0
+                most += loop_size(*inside) * loop_size(*closed) ** below  # each step runs those
         for end in self._ends():
             if _scatters(end):  # an element looks at all places, and computes few values
                 most += loop_size(*closed_ranges(end)) // 16

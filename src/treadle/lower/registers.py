@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ..ir.accumulators import combined, is_in_order, is_tuple, items, start_of, tuple_of
 from ..ir.args import RegisterRef
 from ..ir.choices import take
+from ..ir.graph import toposort
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
@@ -53,7 +54,15 @@ def _lower_phase(end: Node, earlier: New, numbers: Iterator[int]) -> Node:
                 groups.setdefault(closed_ranges(node), []).append(node)
     new = dict(earlier)
     starts = _continued(order, groups, free)
-    for node in _grouped_order(end, groups, starts, new):
+
+    def sources(node: Node) -> Sequence[Node]:
+        """Of a REDUCE those of all that share its loops, and what they go on from."""
+        members = groups.get(closed_ranges(node))
+        if members is None:
+            return node.src
+        return [*(s for m in members for s in m.src), *(starts[m] for m in members if m in starts)]
+
+    for node in toposort((end,), lambda n: n not in earlier, sources):
         if node in new:
             continue
         if (group := groups.get(closed_ranges(node))) is not None:
@@ -108,29 +117,6 @@ def _needs_any(members: list[Node]) -> bool:
     """Whether a reduction, or what shares its loops, reads another one."""
     below = Node.sink(s for member in members for s in member.src).toposort()
     return any(n.op is Op.REDUCE for n in below)
-
-
-def _grouped_order(end: Node, groups: Groups, starts: New, made: New) -> list[Node]:
-    """Sources first, where a REDUCE also waits for the sources of those that share its loops.
-
-    And for what they go on from. `made` are done.
-    """
-    done: dict[Node, None] = dict.fromkeys(made)
-    stack: list[tuple[Node, bool]] = [(end, False)]
-    while stack:
-        node, ready = stack.pop()
-        if node in done:
-            continue
-        if ready:
-            done[node] = None
-            continue
-        stack.append((node, True))
-        sources = node.src
-        if (members := groups.get(closed_ranges(node))) is not None:
-            sources = tuple(s for member in members for s in member.src)
-            sources += tuple(starts[member] for member in members if member in starts)
-        stack.extend((s, False) for s in reversed(sources) if s not in done)
-    return list(done)
 
 
 def _lower_group(

@@ -55,10 +55,16 @@ class _RunningStatistics(Layer):
         if count < 2:
             name = type(self).__name__
             raise ShapeError(f"[{name}] training needs more than one value a channel")
-        keep, unbiased = 1 - self.momentum, var * (count / (count - 1))
-        self.running_mean.assign(self.running_mean * keep + mean * self.momentum)
-        self.running_var.assign(self.running_var * keep + unbiased * self.momentum)
+        unbiased = var * (count / (count - 1))
+        for running, new in ((self.running_mean, mean), (self.running_var, unbiased)):
+            moved = _wide(running) * (1 - self.momentum) + new * self.momentum
+            running.assign(moved.cast(running.dtype))
         self.num_batches_tracked.assign(self.num_batches_tracked + 1)
+
+
+def _wide(x: Tensor) -> Tensor:
+    """Halves as float32."""
+    return x.float() if x.dtype.bits < 32 else x
 
 
 def _check_channels(layer: str, x: Tensor, channels: int) -> None:
@@ -113,7 +119,7 @@ class BatchNorm(_RunningStatistics):
         if self.track_running_stats and not settings.TRAINING:
             return self.running_mean, self.running_var
         axes = tuple(axis for axis in range(x.ndim) if axis != 1)
-        x = x.float() if x.dtype.bits < 32 else x
+        x = _wide(x)
         mean = x.mean(axes)
         centred = x - mean.reshape(1, -1, *[1] * (x.ndim - 2))
         return mean, centred.square().mean(axes)
@@ -123,7 +129,7 @@ class BatchNorm(_RunningStatistics):
         mean, var = self.calc_stats(x)
         if self.track_running_stats and settings.TRAINING:
             self._track(mean.detach(), var.detach(), x.numel() // x.shape[1])
-        scale = (var + self.eps).rsqrt()
+        scale = (_wide(var) + self.eps).rsqrt().cast(var.dtype)
         if settings.TRAINING or not self.track_running_stats:  # of the dtype of x, as they are its
             mean, scale = mean.cast(x.dtype), scale.cast(x.dtype)
         return x.batchnorm(self.weight, self.bias, mean, scale)

@@ -25,7 +25,7 @@ from .nest import (
     is_unrolled,
     own_reductions,
     reads_of,
-    running_total,
+    running_totals,
     sequential_loops,
     stride,
 )
@@ -112,8 +112,8 @@ def steps_of_part(reduce: Node) -> int:
 
 def _scan_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     """The same of a scan of elements whose results lie in rows that are far apart."""
-    total, (row, *others) = running_total(nest), sequential_loops(nest)
-    if total is None or others or not all(map(has_fixed_size, nest.loops)):
+    totals, (row, *others) = running_totals(nest), sequential_loops(nest)
+    if not totals or others or not all(map(has_fixed_size, nest.loops)):
         return None
     keeps = any(n.op in (Op.REDUCE, Op.STAGE) for n in nest.nodes)
     is_plain = all(e.op is Op.STORE and Store.of(e).memory.op is Op.PARAM for e in nest.effects)
@@ -125,7 +125,7 @@ def _scan_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     for column in nest.loops:
         along = all(stride(store.index, column) == 1 for store in stores)
         if along and min(apart) >= FAR and all(stride(i, column) in (0, 1) for i in reads):
-            return [total], column, row, SCANNED
+            return totals, column, row, SCANNED
     return None
 
 

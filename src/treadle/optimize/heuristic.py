@@ -480,6 +480,9 @@ def _vector_tile(
     if column and (is_costly or loop_size(*nest.loops) // (most * lanes) < MANY_STRIPS):
         most = min(most, NARROW)
     weight = len(nest.nodes) + _unrolled_work(nest, vector)
+    if size % lanes and not moves.target.has_masked_memory:  # the last vectors go lane by lane
+        loads = (ranges_of(n) - {*nest.loops} for n in nest.nodes if n.op is Op.LOAD)
+        weight += sum(2 * lanes * loop_size(*unrolled) for unrolled in loads)
     while most > 1 and (most * lanes > size or most * weight > 4 * MAX_COPIES):
         most //= 2
     while most > 1 and size % (most * lanes) and size < 8 * most * lanes:

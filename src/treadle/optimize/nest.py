@@ -35,7 +35,7 @@ from ..ir.views import (
 __all__ = [
     "SHORT_STRIDE", "Access", "Nest", "as_stage", "contiguity", "flat_place", "gating",
     "has_inner_loops", "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of",
-    "own_reductions", "place_in_row", "reads_of", "running_total", "scan_along_row",
+    "own_reductions", "place_in_row", "reads_of", "running_totals", "scan_along_row",
     "sequential_loops", "stride",
 ]  # fmt: skip
 
@@ -166,26 +166,26 @@ def as_stage(kept: Node) -> Stage:
     return Stage(kept, TRUE, (), (), (), StageArg("shared", ()), kept.dtype)
 
 
-def running_total(nest: Nest) -> Node | None:
-    """The total of a scan as it is at each step: an AFTER. None for what is no scan."""
+def running_totals(nest: Nest) -> list[Node]:
+    """The total of each scan as it is at each step, an AFTER; none of what is no scan."""
     ordered = [n for n in nest.nodes if n.op in (Op.UPDATE, Op.TICKET)]
-    if [n.op for n in ordered] != [Op.UPDATE]:
-        return None
-    return After(Update.of(ordered[0]).register, (*ordered,)).node()
+    if any(n.op is Op.TICKET for n in ordered):
+        return []
+    return [After(Update.of(n).register, (n,)).node() for n in ordered]
 
 
 def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | None:
-    """The loop of a scan whose steps lie side by side, if it is one whose parts combine.
+    """The loop of scans whose steps lie side by side, if they are ones whose parts combine.
 
     Products of floats do not: a part that is too large, or too small, for its type shows in the
     whole. lower/lane_scans.py puts its steps into lanes.
     """
-    total = running_total(nest)
-    if total is None or len(ordered) != 1:
+    totals = running_totals(nest)
+    if not totals or len(ordered) != 1:
         return None
-    (loop,), (register, update) = ordered, operands(total)
-    is_product = update.arg is Op.MUL and register.dtype.is_float
-    if is_product or loop_size(loop) < LEAST_VECTORS * lanes:
+    (loop,), updates = ordered, (operands(total) for total in totals)
+    has_products = any(u.arg is Op.MUL and register.dtype.is_float for register, u in updates)
+    if has_products or loop_size(loop) < LEAST_VECTORS * lanes:
         return None
     steps = [(stride(access.index, loop), access.is_store) for access in nest.accesses()]
     return loop if all(step == 1 or (step == 0 and not store) for step, store in steps) else None

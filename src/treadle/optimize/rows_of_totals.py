@@ -27,7 +27,7 @@ from ..ir.op import Op
 from ..ir.views import After, End, Reduce, Register, Store, Update, operands
 from ..target import Target
 from .moves import Move, Moves
-from .nest import Nest, is_unrolled, running_total
+from .nest import Nest, is_unrolled, running_totals
 from .records import Loop, Record
 
 __all__ = ["ColumnReduction", "StripSize", "dtypes_of_totals"]
@@ -122,26 +122,30 @@ class _Totals:
         return tuple_of([part.cast(wide) for part, wide in pairs])
 
     def scan(self, nest: Nest) -> None:
-        """Fill a row of totals, and store on the way what is made of it in each row."""
-        scan = running_total(nest)
-        if scan is None:
+        """Fill rows of totals, and store on the way what is made of them in each row."""
+        if not (scans := running_totals(nest)):
             raise ValueError("the nest is no scan")
-        register, update = operands(scan)
-        value, (dtype,) = Update.of(update).value, dtypes_of_totals(scan, self.moves.target)
+        updates = [Update.of(update) for _, update in map(operands, scans)]
+        kinds = [dtypes_of_totals(scan, self.moves.target)[0] for scan in scans]
 
         def add(before: list[Node], begin: Node, rows: int) -> tuple[list[Node], list[Node]]:
             stores: list[Node] = []
-            (total,) = before
             for n in range(rows):
-                at = {self.row: begin + n}
-                total = alu(update.arg, total, value.substitute(at).cast(dtype))
-                done = {scan: total.cast(scan.dtype)}
+                at, done, totals = {self.row: begin + n}, dict[Node, Node](), list[Node]()
+                for scan, update, old in zip(scans, updates, before, strict=True):
+                    value = update.value.substitute(done).substitute(at)
+                    assert update.op is not None
+                    totals.append(alu(update.op, old, value.cast(old.dtype)))
+                    done[scan] = totals[-1].cast(scan.dtype)
                 stores += [effect.substitute(done).substitute(at) for effect in nest.effects]
-            return [total], stores
+                before = totals
+            return before, stores
 
-        start, grid = Register.of(register).start.cast(dtype), self._grid(nest)
+        starts = [Register.of(update.register).start for update in updates]
+        grid = self._grid(nest)
         around = (*(r for split in grid.values() for r in split.ranges), *self.around)
-        end = self._carry(add, [start], around)
+        start = [start.cast(kind) for start, kind in zip(starts, kinds, strict=True)]
+        end = self._carry(add, start, around)
         self.moves.root = self.moves.root.substitute({nest.node: end})
         self.moves.replace_loops(grid)
 

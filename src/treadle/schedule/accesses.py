@@ -13,13 +13,14 @@ from dataclasses import dataclass
 
 from ..ir.loops import closed_ranges, free_ranges, loop_size, ranges_of
 from ..ir.node import Node
-from ..ir.op import Op
+from ..ir.op import TRANSCENDENTAL, Op
 from ..ir.rules.index import linear_terms
-from ..ir.views import Access, Store, bound_of, memory_of
+from ..ir.views import Access, Store, Update, bound_of, memory_of
 from .kernel import Kernel
 
 __all__ = ["Accesses", "accesses_of"]
 
+WORKERS, SMALL = 64, 1 << 20  # rows that keep all workers busy; bytes that one alone soon has
 LARGE = 2  # what is this part of a kernel's largest load, at least, is worth sharing
 
 
@@ -28,26 +29,39 @@ class Accesses:
     """`bytes` that a kernel moves, each element once; `memory` is what it stores and mostly loads.
 
     `walks` says how its reductions, and what is not contiguous, go through memory. `nest`: its
-    reductions can be computed in one loop nest, each in a loop or between two.
+    reductions can be computed in one loop nest, each in a loop or between two. Scans take the loops
+    `in_order` step by step: only `rows` are for workers. What `is_costly` has exponentials or such.
     """
 
     bytes: int
     memory: frozenset[object]
     walks: frozenset[object]
     nest: bool
+    in_order: frozenset[Node]
+    rows: int
+    is_costly: bool
 
     def go_with(self, other: Accesses) -> bool:
-        """Whether both walk through memory alike; what has no reductions goes with all."""
-        return not self.walks or not other.walks or self.walks == other.walks
+        """Whether both walk through memory alike; what has no reductions goes with all.
+
+        But what is large or costly and no scan is not held up by one, which computes a vector at a
+        time in each of its rows, and may have few.
+        """
+        alike = not self.walks or not other.walks or self.walks == other.walks
+        is_large = self.bytes + other.bytes > SMALL and min(self.rows, other.rows) < WORKERS
+        is_held_up = is_large or self.is_costly or other.is_costly
+        is_crossed = len(self.in_order | other.in_order) > 1
+        return alike and not is_crossed and (self.in_order == other.in_order or not is_held_up)
 
 
 def accesses_of(kernel: Kernel) -> Accesses:
     """The Accesses of a kernel's last loop nest."""
     end = kernel.nest
-    loops, free, names = closed_ranges(end), free_ranges(end), kernel.memory
+    loops = tuple(sorted(closed_ranges(end), key=lambda r: r.arg.number))  # scans have theirs last
+    order, free, names = end.toposort(), free_ranges(end), kernel.memory
     moved: dict[tuple[object, Op, Node], int] = {}
     walks: set[object] = set()
-    for node in end.toposort():
+    for node in order:
         if node.op not in (Op.LOAD, Op.STORE):
             continue
         memory, place = names[memory_of(node).arg.slot], Access.of(node).index
@@ -63,7 +77,10 @@ def accesses_of(kernel: Kernel) -> Accesses:
         for (memory, op, _), nbytes in moved.items()
         if op is Op.STORE or nbytes * LARGE >= steps
     )
-    return Accesses(sum(moved.values()), shared, frozenset(walks), _nest(end, loops, free))
+    ordered = frozenset(r for n in order if n.op is Op.UPDATE for r in Update.of(n).loops)
+    rows, nest = loop_size(*(r for r in loops if r not in ordered)), _nest(end, loops, free)
+    costly = any(n.op in TRANSCENDENTAL for n in order)
+    return Accesses(sum(moved.values()), shared, frozenset(walks), nest, ordered, rows, costly)
 
 
 def _renamed(place: Node, inner: list[Node]) -> Node:

@@ -89,7 +89,7 @@ class _Merger:
     def _may_join(self, root: Node, kernel: Kernel) -> bool:
         """Whether the kernel of `root` is one of plain loops, and nobody asked for it as it is."""
         group = self.plan.groups[root]
-        if root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
+        if root.op in (Op.SCATTER, Op.DISTRIBUTE) or group.heavy or group.kept:
             return False
         if root.op is Op.CONTIGUOUS and (settings.REPRODUCIBLE or root not in self.outputs):
             return False  # it may be a sum, whose bits others would change (separate_sums.py)

@@ -22,7 +22,7 @@ from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.rules.index import simplify
 from ..ir.shape import size_product
 from ..ir.versions import memory_key, stored_below, view_base
-from ..ir.views import After, Assign, Gather, Load, Reduce, Register, bound_of, operand
+from ..ir.views import After, Assign, Gather, Load, Reduce, Register, Update, bound_of, operand
 from .index import (
     TRUE,
     Index,
@@ -61,6 +61,7 @@ class _Builder:
     reads: set[Node] = field(default_factory=set)
     values: dict[Key, Node] = field(default_factory=dict)
     loops: dict[Key, tuple[Node, ...]] = field(default_factory=dict)
+    scans: list[tuple[Node, ...]] = field(default_factory=list)  # the loop of each
 
     def param(self, storage: Node) -> Node:
         """The kernel argument for a BUFFER or a stored node."""
@@ -169,6 +170,8 @@ class _Builder:
             return (yield from self._reduced(node, index, _conditions_on(index, valid)))
         if node.op is Op.GATHER:
             return (yield from self._gathered(node, index, valid))
+        if node.op is Op.SCAN:
+            return (yield from self._scanned(node, index, valid))
         raise InternalError(f"no loops for {node.op.name}")
 
     def _behind(self, source: Node, index: Index, valid: Node, inside: Node) -> Steps:
@@ -218,6 +221,18 @@ class _Builder:
         found = (source, gathered_index(node, index, position), valid)
         yield [found]
         return self._masked(self.values[found], valid, valid)
+
+    def _scanned(self, node: Node, index: Index, valid: Node) -> Steps:
+        """The running total at the step that stores it: steps of its axis run in order."""
+        yield [(operand(node), index, valid)]
+        axis, op = node.arg.axis, node.arg.op
+        outer, loop = loops_of((*index[:axis], *index[axis + 1 :])), loops_of((index[axis],))
+        rounds = node.dtype is dtypes.float32 and op in (Op.ADD, Op.MUL)
+        ref = RegisterRef(len(self.scans), is_wide=rounds and bool(loop))  # one step is exact
+        self.scans.append(loop)
+        register = Register(identity(op, node.dtype), outer, ref, node.dtype).node()
+        value = self.values[operand(node), index, valid]
+        return After(register, (Update(register, value, loop, op).node(),)).node()
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = stored_below(node)
@@ -309,9 +324,10 @@ def _store(builder: _Builder, root: Node, index: Index, value: Node) -> Node:
 
 
 def _together(builder: _Builder, roots: tuple[Node, ...]) -> list[Node]:
-    """All stores in one END."""
+    """All stores in one END, the loop of scans inside of the others."""
     stores = in_order([_stored(builder, root) for root in roots])
-    return [_end(builder.group.ranges, *stores)]
+    is_scanned = lambda r: any(r in loop for loop in builder.scans)
+    return [_end(tuple(sorted(builder.group.ranges, key=is_scanned)), *stores)]
 
 
 def _stored(builder: _Builder, root: Node) -> Node:
@@ -321,20 +337,6 @@ def _stored(builder: _Builder, root: Node) -> Node:
     value = builder.value(Assign.of(root).value, ranges)
     src = (builder.param(storage_of(root)), builder.place(root), value)
     return Node(Op.STORE, dtypes.void, src)
-
-
-def _scan(builder: _Builder) -> list[Node]:
-    root, ranges = builder.group.root, builder.group.ranges
-    axis, op = root.arg.axis, root.arg.op
-    value = builder.value(operand(root), ranges)
-    outer, loop = loops_of((*ranges[:axis], *ranges[axis + 1 :])), loops_of((ranges[axis],))
-    rounds = root.dtype is dtypes.float32 and op in (Op.ADD, Op.MUL)
-    ref = RegisterRef(0, is_wide=rounds and bool(loop))  # a total of one step is exact
-    register = Register(identity(op, root.dtype), outer, ref, root.dtype).node()
-    update = Node(Op.UPDATE, dtypes.void, (register, value, *loop), op)
-    result = Node(Op.AFTER, root.dtype, (register, update))
-    store = _store(builder, root, ranges, result)
-    return [_end((*outer, *loop), store)]
 
 
 def _scatter(builder: _Builder) -> list[Node]:
@@ -372,4 +374,4 @@ def _distribute(builder: _Builder) -> list[Node]:
     return [_end((line, step), store)]
 
 
-_FORMS = {Op.SCAN: _scan, Op.SCATTER: _scatter, Op.DISTRIBUTE: _distribute}
+_FORMS = {Op.SCATTER: _scatter, Op.DISTRIBUTE: _distribute}

@@ -152,12 +152,14 @@ class Reduce(Joining, Mathematics):
         """The standard deviation over `axis`, the root of `var`, in its shapes; integers give
         floats, complex numbers real.
 
-        Raises IndexOutOfRange.
+        Where all elements are equal the gradient is 0, as in PyTorch. Raises IndexOutOfRange.
         """
         resolve_axes("std", axis, self.ndim)
         x = self._float()
         wide = x.cast(sum_acc_dtype(x.dtype))  # a half's variance may be too large for a half
-        return wide.var(axis, keepdim, correction).sqrt().cast(x.dtype.real)
+        found = wide.var(axis, keepdim, correction)
+        flat = found.eq(0)
+        return flat.where(0.0, flat.where(1.0, found).sqrt()).cast(x.dtype.real)
 
     def std_mean(
         self, axis: Axes = None, keepdim: bool = False, correction: float = 1
