@@ -13,16 +13,19 @@ largest place, changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from ..dtype import DType, dtypes
+from .args import RegisterRef
+from .choices import take
 from .node import Node, alu, item
 from .op import Op
+from .views import After, Register, Update
 
 __all__ = [
     "combined", "identity", "identity_of", "is_in_order", "is_tuple", "items", "of_lanes",
-    "start_of", "tuple_of", "where_inside",
+    "start_of", "tuple_of", "updates_of", "where_inside",
 ]  # fmt: skip
 
 Items = tuple[Node, ...]
@@ -113,6 +116,29 @@ def where_inside(guard: Node, value: Node, op: Op) -> Node:
     """`value` where `guard` holds, else what changes nothing."""
     pairs = zip(items(value), items(identity_of(op, value)), strict=True)
     return tuple_of([guard.where(one, none) for one, none in pairs])
+
+
+def updates_of(
+    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...],
+    numbers: Iterator[int], start: Node | None,
+) -> list[Node]:  # fmt: skip
+    """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
+    init = start_of(op, value, loops) if start is None else start
+    registers = [
+        Register(first, outer, RegisterRef(next(numbers)), first.dtype).node()
+        for first in items(init)
+    ]
+    if not is_tuple(value):
+        return [Update(registers[0], value, loops, op).node()]
+    take("tuple_registers")
+    old = tuple_of([After(register, loops).node() for register in registers])
+    changed = items(combined(op, old, value, is_in_order(op, value, loops)))
+    updates: list[Node] = []
+    for register, part in zip(registers, changed, strict=True):
+        # One behind the other: each is computed of what all registers were before.
+        then = After(register, tuple(updates[-1:])).node() if updates else register
+        updates.append(Update(then, part, loops, None).node())
+    return updates
 
 
 # -- an extreme and its place ---------------------------------------------------------------------

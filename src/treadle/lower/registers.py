@@ -13,14 +13,13 @@ import itertools
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from ..ir.accumulators import combined, is_in_order, is_tuple, items, start_of, tuple_of
-from ..ir.args import RegisterRef
+from ..ir.accumulators import tuple_of, updates_of
 from ..ir.choices import take
 from ..ir.graph import toposort
 from ..ir.loops import closed_ranges, free_ranges
 from ..ir.node import Node, behind_after, rebuild
 from ..ir.op import Op
-from ..ir.views import After, End, Reduce, Register, Update, operand
+from ..ir.views import After, End, Reduce, Update, operand
 from .linearize import nodes_of_phase, phase_ends
 
 __all__ = ["lower_reduces"]
@@ -132,7 +131,7 @@ def _lower_group(
             effects.extend(new[effect] for effect in End.of(member).effects)
             continue
         reduce, start = Reduce.of(member), new[starts[member]] if member in starts else None
-        made = _updates(new[reduce.value], reduce.arg.op, outer, loops, numbers, start)
+        made = updates_of(new[reduce.value], reduce.arg.op, outer, loops, numbers, start)
         held[member] = [behind_after(Update.of(update).register) for update in made]
         effects.extend(made)
     if len({member.op for member in members}) > 1:
@@ -141,26 +140,3 @@ def _lower_group(
     new.update((member, finish) for member in members)
     for member, registers in held.items():
         new[member] = tuple_of([After(register, (finish,)).node() for register in registers])
-
-
-def _updates(
-    value: Node, op: Op, outer: tuple[Node, ...], loops: tuple[Node, ...],
-    numbers: Iterator[int], start: Node | None,
-) -> list[Node]:  # fmt: skip
-    """The UPDATEs of new registers that reduce `value` in each step of `loops`, from `start`."""
-    init = start_of(op, value, loops) if start is None else start
-    registers = [
-        Register(first, outer, RegisterRef(next(numbers)), first.dtype).node()
-        for first in items(init)
-    ]
-    if not is_tuple(value):
-        return [Update(registers[0], value, loops, op).node()]
-    take("tuple_registers")
-    old = tuple_of([After(register, loops).node() for register in registers])
-    changed = items(combined(op, old, value, is_in_order(op, value, loops)))
-    updates: list[Node] = []
-    for register, part in zip(registers, changed, strict=True):
-        # One behind the other: each is computed of what all registers were before.
-        then = After(register, tuple(updates[-1:])).node() if updates else register
-        updates.append(Update(then, part, loops, None).node())
-    return updates

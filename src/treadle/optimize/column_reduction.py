@@ -113,11 +113,10 @@ def steps_of_part(reduce: Node) -> int:
 def _scan_of(nest: Nest) -> tuple[list[Node], Node, Node, int] | None:
     """The same of a scan of elements whose results lie in rows that are far apart."""
     totals, (row, *others) = running_totals(nest), sequential_loops(nest)
-    if not totals or others or not all(map(has_fixed_size, nest.loops)):
-        return None
     keeps = any(n.op in (Op.REDUCE, Op.STAGE) for n in nest.nodes)
     is_plain = all(e.op is Op.STORE and Store.of(e).memory.op is Op.PARAM for e in nest.effects)
-    if keeps or not (nest.effects and is_plain) or len(nest.nodes) > MOST_SCANNED:
+    is_plain = is_plain and not keeps and all(map(has_fixed_size, nest.loops))
+    if not (totals and nest.effects and is_plain) or others or len(nest.nodes) > MOST_SCANNED:
         return None
     stores = [Store.of(effect) for effect in nest.effects]
     reads = [index for value in nest.values for index in reads_of(value)]

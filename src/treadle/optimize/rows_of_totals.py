@@ -123,28 +123,24 @@ class _Totals:
 
     def scan(self, nest: Nest) -> None:
         """Fill rows of totals, and store on the way what is made of them in each row."""
-        if not (scans := running_totals(nest)):
+        scans = [(total, *operands(total)) for total in running_totals(nest)]
+        if not scans:
             raise ValueError("the nest is no scan")
-        updates = [Update.of(update) for _, update in map(operands, scans)]
-        kinds = [dtypes_of_totals(scan, self.moves.target)[0] for scan in scans]
 
         def add(before: list[Node], begin: Node, rows: int) -> tuple[list[Node], list[Node]]:
-            stores: list[Node] = []
-            for n in range(rows):
-                at, done, totals = {self.row: begin + n}, dict[Node, Node](), list[Node]()
-                for scan, update, old in zip(scans, updates, before, strict=True):
-                    value = update.value.substitute(done).substitute(at)
-                    assert update.op is not None
-                    totals.append(alu(update.op, old, value.cast(old.dtype)))
-                    done[scan] = totals[-1].cast(scan.dtype)
+            totals, stores = [*before], list[Node]()
+            for at in ({self.row: begin + n} for n in range(rows)):
+                done: dict[Node, Node] = {}  # of others that a scan is of
+                for number, (scan, _, update) in enumerate(scans):
+                    value = Update.of(update).value.substitute(done).substitute(at)
+                    total = alu(update.arg, totals[number], value.cast(totals[number].dtype))
+                    totals[number], done[scan] = total, total.cast(scan.dtype)
                 stores += [effect.substitute(done).substitute(at) for effect in nest.effects]
-                before = totals
-            return before, stores
+            return totals, stores
 
-        starts = [Register.of(update.register).start for update in updates]
-        grid = self._grid(nest)
+        to, grid = self.moves.target, self._grid(nest)
+        start = [Register.of(r).start.cast(*dtypes_of_totals(scan, to)) for scan, r, _ in scans]
         around = (*(r for split in grid.values() for r in split.ranges), *self.around)
-        start = [start.cast(kind) for start, kind in zip(starts, kinds, strict=True)]
         end = self._carry(add, start, around)
         self.moves.root = self.moves.root.substitute({nest.node: end})
         self.moves.replace_loops(grid)
@@ -160,10 +156,9 @@ class _Totals:
         if rest:
             start, first = add(start, Node.index(0), rest)
         totals, stores = add(start, Node.index(rest), self.rows)
-        for total in totals:  # room for a number of each column, those behind the last one too
-            ref = LocalRef(self.locals, self.size.columns)
-            self.memories.append(Node(Op.LOCAL, total.dtype, (), ref))
-            self.locals += 1
+        # Room for a number of each column, those behind the last one too.
+        refs = (LocalRef(self.locals + n, self.size.columns) for n in range(len(totals)))
+        self.memories = [Node(Op.LOCAL, t.dtype, (), r) for t, r in zip(totals, refs, strict=True)]
         self._keep(totals, [*first, *stores], ())
         step = self.moves.loop(blocks - 1)
         totals, stores = add(self._held(), rest + (step + 1) * self.rows, self.rows)
