@@ -132,7 +132,7 @@ def test_folders_are_shown_with_what_they_took_the_longest_first(project, proces
     _, _, table = said.partition("seconds of one core by folder")
     rows = [line.split() for line in table.splitlines()[1:3]]
     assert [name for name, _ in rows] == ["test_few.py", "tests/quick"]
-    assert float(rows[0][1]) > float(rows[1][1]) >= 0
+    assert float(rows[0][1]) >= float(rows[1][1]) >= 0  # a clock may be coarse
     assert "by folder" not in run(project, *processes)[0]
 
 

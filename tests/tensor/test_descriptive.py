@@ -36,6 +36,15 @@ def test_statistics_of_more_halves_than_a_half_counts(dtype):
         np.testing.assert_allclose(found.float().numpy(), wanted, rtol=1e-2, atol=1e-2)
 
 
+def test_quantiles_beside_an_infinity_are_numpys():
+    for values in ([1.0, -np.inf, 2, 3], [1.0, np.inf, 2, 3]):
+        for share in (0.25, 0.4, 0.75):
+            found = Tensor(values).quantile(share).item()
+            with np.errstate(invalid="ignore"):
+                wanted = np.quantile(np.array(values, np.float32), share)
+            assert found == wanted, (values, share)
+
+
 @pytest.mark.parametrize("density", [False, True])
 def test_histograms_are_numpys(density):
     flat = Tensor(X, device="CPU")

@@ -291,6 +291,17 @@ def test_floor_division_of_floats_is_that_of_the_exact_quotient(device):
     assert half.tolist() == [-2.0]
 
 
+@pytest.mark.parametrize("name", ["gelu", "quick_gelu", "tanhshrink"])
+def test_activations_of_halves_are_rounded_once(device, name):
+    halves = np.linspace(-6, 6, 1001).astype(np.float16)
+    made = getattr(Tensor(halves, device=device), name)()
+    wide = getattr(Tensor(halves.astype(np.float64), device="CPU"), name)().numpy()
+    assert made.dtype is dtypes.float16
+    # Float32 of devices may be off by so much itself, near 0 where two terms cancel.
+    apart = np.abs(made.numpy().astype(np.float64) - wide)
+    assert (apart <= np.spacing(np.abs(wide).astype(np.float16)) + 1e-6).all()
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_floor_division_of_the_largest_floats_is_finite(device, dtype):
     if not Device[device].target.supports(getattr(dtypes, dtype)):

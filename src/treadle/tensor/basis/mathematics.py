@@ -75,16 +75,16 @@ class Mathematics(Formulas):
 
         Shapes broadcast, dtypes promote. Raises ShapeError, and DTypeError for complex numbers.
         """
-        other = self._as_tensor("logaddexp", other)
-        top = self.maximum(other)
+        first, second = self._wide_pair("logaddexp", other)
+        top = first.maximum(second)
         endless = top.isinf()
         level = endless.where(0.0, top.detach())
-        a, b = (endless.where(0.0, each.sub(level)) for each in (self, other))
+        a, b = (endless.where(0.0, each.sub(level)) for each in (first, second))
         # exp of the larger one is 1, which log1p counts; less 1 it is 0, with its derivatives
-        is_first = self.ge(other)
+        is_first = first.ge(second)
         larger, smaller = is_first.where(a, b), is_first.where(b, a)
         beyond = larger.exp().sub(1.0).add(smaller.exp())
-        return endless.where(top, beyond.log1p().add(level))
+        return endless.where(top, beyond.log1p().add(level)).cast(self._common_float(other))
 
     def xlogy(self, other: Operand) -> Self:
         """self * log(other), elementwise, and 0 where `self` is 0 (NaN if `other` is).

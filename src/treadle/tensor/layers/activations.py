@@ -100,14 +100,17 @@ class Activations(Basis):
         """
         if approximate not in ("none", "tanh"):
             raise ArgumentError(f'[gelu] approximate is "none" or "tanh", not {approximate!r}')
+        x = self._wide()
         if approximate == "tanh":
-            inner = self.square().mul(self).mul(0.044715).add(self).mul(math.sqrt(2 / math.pi))
-            return self.mul(inner.tanh().add(1.0).mul(0.5))
-        return self.mul(self.mul(math.sqrt(0.5)).erf().add(1.0).mul(0.5))
+            inner = x.square().mul(x).mul(0.044715).add(x).mul(math.sqrt(2 / math.pi)).tanh()
+        else:
+            inner = x.mul(math.sqrt(0.5)).erf()
+        return x.mul(inner.add(1.0).mul(0.5)).cast(self._float().dtype)
 
     def quick_gelu(self) -> Self:
         """x sigmoid(1.702 x), elementwise, an approximation of `gelu`; integers give floats."""
-        return self.mul(self.mul(1.702).sigmoid())
+        x = self._wide()
+        return x.mul(x.mul(1.702).sigmoid()).cast(self._float().dtype)
 
     def mish(self) -> Self:
         """x tanh(softplus(x)) of each element; integers give floats. Raises DTypeError for complex
@@ -179,4 +182,5 @@ class Activations(Basis):
 
     def tanhshrink(self) -> Self:
         """x - tanh(x), elementwise; integers give floats."""
-        return self.sub(self.tanh())
+        x = self._wide()
+        return x.sub(x.tanh()).cast(self._float().dtype)

@@ -265,7 +265,9 @@ class Summaries(Basis):
             line._gather(last, at.int()) if without_nan else line._pick(last, at.int())
             for at in (low, high)
         )
-        found = weight.eq(0).where(first, first.lerp(second, weight))
+        far, apart = weight.ge(0.5), second.sub(first)  # from the nearer one: it may be infinite
+        mixed = far.where(second.sub(apart.mul(1 - weight)), first.add(apart.mul(weight)))
+        found = weight.eq(0).where(first, mixed)
         return found if without_nan else broken.any(-1, True).where(float("nan"), found)
 
     # -- differences and areas ----------------------------------------------------------------
