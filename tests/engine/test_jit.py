@@ -235,7 +235,7 @@ def test_inputs_that_newly_share_memory_are_refused():
     for _ in range(3):
         f(Tensor([1.0]).realize(), Tensor([2.0]).realize())
     same = Tensor([1.0]).realize()
-    with pytest.raises(JitError, match="memory of argument"):
+    with pytest.raises(JitError, match="in memory of its own, now it is in that of argument"):
         f(same, same)
 
 

@@ -174,3 +174,15 @@ def test_the_gradient_of_pooling_keeps_maxima_instead_of_windows():
     found = kernels(y.gradient(x, gradient=filled(*y.shape))[0])
     shapes = [root.shape for kernel in found for root in kernel.roots]
     assert shapes == [(2, 3, 10, 10, 1, 1)] * 2 + [(2, 3, 20, 20)]
+
+
+def test_values_that_are_used_twice_again_and_again_are_looked_at_once():
+    def product(times):
+        y = Tensor(np.ones((64, 64), np.float32)).realize()
+        for _ in range(times):
+            y = y * y + y
+        return y @ Tensor(np.ones((64, 64), np.float32)).realize()
+
+    product(2).schedule()
+    small = work(product(8).schedule)
+    assert work(product(16).schedule) < 4 * small  # in 2 ** 16 ways they are reached

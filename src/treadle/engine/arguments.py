@@ -364,6 +364,10 @@ def _kept(image: object) -> str:
     return "plain memory" if image is None else f"the texture {image!r}"
 
 
+def _held(owner: int, number: int) -> str:
+    return "memory of its own" if owner == number else f"that of argument {owner}"
+
+
 def check_same(old: Signature, new: Signature) -> None:
     if old == new:
         return
@@ -380,10 +384,16 @@ def check_same(old: Signature, new: Signature) -> None:
                 "before, use one TinyJit for each, or .reset()"
             )
     for number, (was, now) in enumerate(zip(old[2], new[2], strict=True)):
+        if (*was[:3], was[4]) == (*now[:3], now[4]) and was != now:
+            raise JitError(
+                f"[jit] tensor argument {number} was captured in {_held(was[3], number)}, now it "
+                f"is in {_held(now[3], number)}: what one writes the other would read. Give "
+                "tensors that share memory as before, use one TinyJit for each, or .reset()"
+            )
         if was != now:
             raise JitError(
                 f"[jit] tensor argument {number} was captured as {was[0].name} of {was[1]} "
-                f"elements on {was[2]} in {_kept(was[4])} (memory of argument {was[3]}), now it "
-                f"is {now[0].name} of {now[1]} elements on {now[2]} in {_kept(now[4])} (memory of "
-                f"argument {now[3]})"
+                f"elements on {was[2]} in {_kept(was[4])}, now it is {now[0].name} of "
+                f"{now[1]} elements on {now[2]} in {_kept(now[4])}: use one TinyJit for each, or "
+                ".reset()"
             )

@@ -177,8 +177,7 @@ class _Totals:
         for memory, total in zip(self.memories, totals, strict=True):
             store = Node(Op.STORE, dtypes.void, (memory, self.column - self.begin, total))
             effects.append(Store.of(replace_ranges(store, inside))._replace(gate=TRUE).node())
-        loops = split.ranges[len(self.around) :]
-        end = End(tuple(effects), (*around, *loops)).node()
+        end = End(tuple(effects), (*around, *split.ranges[len(self.around) :])).node()
         self.memories = [After(memory, (end,)).node() for memory in self.memories]
         return end
 

@@ -110,14 +110,11 @@ def _is_epilogue(node: Node) -> bool:
 
     That is stored in any case: its kernel computes the rest once for each element.
     """
-    size, pending = elements(node), [node]
-    while pending:
-        now = pending.pop()
-        if is_heavy(now) and elements(now) == size:
-            return now is not node
-        if now.op in ALU or (now.op in MOVEMENT and elements(now) == size):
-            pending.extend(now.src)
-    return False
+    size = elements(node)
+    is_product = lambda n: is_heavy(n) and elements(n) == size
+    is_between = lambda n: n.op in ALU or (n.op in MOVEMENT and elements(n) == size)
+    below = node.toposort(lambda n: is_between(n) and not is_product(n))
+    return any(is_product(n) for n in below if n is not node)
 
 
 def _is_computed_anew(node: Node, demand: Demand) -> bool:
