@@ -89,6 +89,33 @@ def test_what_walks_differently_stays_apart(two):
     assert set(stored(*two(filled(64, 64)))) == {1}
 
 
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize(
+    ("made", "results"),
+    [
+        (lambda x, axis: x.cummax(axis), 2),
+        (lambda x, axis: (x.half().cumsum(axis),), 1),
+        (lambda x, axis: (x.cumsum(axis) * 2 + x,), 1),
+        (lambda x, axis: (x.cumsum(axis), x.cummin(axis)[0], x - 1), 3),
+        (lambda x, axis: (x.cumsum(axis).cumsum(axis),), 1),
+    ],
+)
+def test_scans_of_one_loop_and_what_is_made_of_them_are_one_kernel(made, results, axis):
+    assert stored(*made(filled(64, 128), axis)) == [results]
+
+
+@pytest.mark.parametrize(
+    ("shape", "made"),
+    [
+        ((4, 100_000), lambda x: (x.cumsum(1), x - 1)),  # four rows, and work for more
+        ((256, 128), lambda x: (x.cumsum(1).exp(),)),
+        ((1000, 1000), lambda x: x.cummax(1)),  # caches give x again sooner
+    ],
+)
+def test_a_scan_holds_nothing_up(shape, made):
+    assert len(stored(*made(filled(*shape)))) == 2
+
+
 @pytest.mark.parametrize(("rows", "kernels"), [(32, 1), (4096, 3)])
 def test_parts_of_little_memory_are_read_by_one_kernel_as_a_launch_takes_longer(rows, kernels):
     gates = filled(rows, 192)

@@ -139,7 +139,7 @@ def _strip_size(
     nbytes = sum(t.itemsize for total in totals for t in dtypes_of_totals(total, target))
     if totals[0].op is Op.AFTER:
         most = target.l1 // 3 // nbytes
-        least = LEAST_STRIP // max(value.dtype.itemsize for value in nest.values)
+        least = LEAST_STRIP // max(n.dtype.itemsize for n in (*nest.values, *totals))
     else:
         most, copies = target.l1 * 2 // 3 // nbytes, COPIES
         values = [Reduce.of(reduce).value for reduce in totals]

@@ -21,6 +21,7 @@ from .kernel import Kernel
 __all__ = ["Accesses", "accesses_of"]
 
 WORKERS, SMALL = 64, 1 << 20  # rows that keep all workers busy; bytes that one alone soon has
+IN_CACHES = 1 << 25  # bytes
 LARGE = 2  # what is this part of a kernel's largest load, at least, is worth sharing
 
 
@@ -30,7 +31,8 @@ class Accesses:
 
     `walks` says how its reductions, and what is not contiguous, go through memory. `nest`: its
     reductions can be computed in one loop nest, each in a loop or between two. Scans take the loops
-    `in_order` step by step: only `rows` are for workers. What `is_costly` has exponentials or such.
+    `in_order` step by step, so that only `rows` are for workers; `along_row`, it is the last one.
+    What `is_costly` has exponentials or such.
     """
 
     bytes: int
@@ -40,18 +42,23 @@ class Accesses:
     in_order: frozenset[Node]
     rows: int
     is_costly: bool
+    along_row: bool
 
     def go_with(self, other: Accesses) -> bool:
         """Whether both walk through memory alike; what has no reductions goes with all.
 
         But what is large or costly and no scan is not held up by one, which computes a vector at a
-        time in each of its rows, and may have few.
+        time in each of its rows, and may have few. Two scans along rows do so one behind the other,
+        which takes longer than caches save.
         """
-        alike = not self.walks or not other.walks or self.walks == other.walks
-        is_large = self.bytes + other.bytes > SMALL and min(self.rows, other.rows) < WORKERS
+        nbytes = self.bytes + other.bytes
+        is_large = nbytes > SMALL and min(self.rows, other.rows) < WORKERS
         is_held_up = is_large or self.is_costly or other.is_costly
+        if self.in_order == other.in_order:
+            is_held_up = self.along_row and SMALL < nbytes < IN_CACHES
         is_crossed = len(self.in_order | other.in_order) > 1
-        return alike and not is_crossed and (self.in_order == other.in_order or not is_held_up)
+        alike = not self.walks or not other.walks or self.walks == other.walks
+        return alike and not is_crossed and not is_held_up
 
 
 def accesses_of(kernel: Kernel) -> Accesses:
@@ -80,7 +87,8 @@ def accesses_of(kernel: Kernel) -> Accesses:
     ordered = frozenset(r for n in order if n.op is Op.UPDATE for r in Update.of(n).loops)
     rows, nest = loop_size(*(r for r in loops if r not in ordered)), _nest(end, loops, free)
     costly = any(n.op in TRANSCENDENTAL for n in order)
-    return Accesses(sum(moved.values()), shared, frozenset(walks), nest, ordered, rows, costly)
+    along_row, nbytes = not ordered.isdisjoint(loops[-1:]), sum(moved.values())
+    return Accesses(nbytes, shared, frozenset(walks), nest, ordered, rows, costly, along_row)
 
 
 def _renamed(place: Node, inner: list[Node]) -> Node:
