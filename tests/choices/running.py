@@ -33,8 +33,8 @@ from .scenarios import SCENARIOS
 
 __all__ = [
     "SCALES", "changed_target", "compared", "run_all", "run_every_two", "run_meetings",
-    "run_program", "run_recipe", "run_scenario", "run_surrounded", "run_with_one_not_finite",
-    "small_device", "usual_caches",
+    "run_narrow", "run_program", "run_recipe", "run_scenario", "run_surrounded",
+    "run_with_one_not_finite", "small_device", "usual_caches",
 ]  # fmt: skip
 
 SCALES = {"AMD": 0.25, "CUDA": 0.25, "CL": 0.5, "WEBGPU": 0.5}  # the rest run at full size
@@ -102,6 +102,29 @@ def run_program(program: Recipe, seed: int, device: str) -> Observed:
         else:
             compared(program, device, np.random.default_rng(seed))
     return seen
+
+
+def run_narrow(name: str, seed: int, device: str, dtype: str) -> None:
+    """A recipe of inputs that are `dtype`, and its gradients, with every kernel checked.
+
+    What it comes to in float64 is another matter: results may round many times.
+    """
+    rng = random.Random(zlib.crc32(name.encode()) + seed)
+    recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
+    drawn = np.random.default_rng(seed)
+    with Context(CHECK_KERNELS=1, IMAGE=int(recipe.images)):
+        inputs = [in_memory(array, device) for array in recipe.inputs]
+        inputs = [x.cast(dtype).realize() if x.dtype.is_float else x for x in inputs]
+        for x in inputs[: recipe.graded]:
+            x.requires_grad_()
+        results = _listed(recipe.run(OfTensor(), *inputs))
+        if recipe.graded:
+            weights = [drawn.standard_normal(x.shape).astype(np.float32) for x in results]
+            pairs = zip(results, weights, strict=True)
+            parts = ((x * Tensor(w, device=device).cast(x.dtype)).sum() for x, w in pairs)
+            sum(parts, Tensor(0.0, device=device)).backward()
+        grads = (x.grad for x in inputs[: recipe.graded])
+        Tensor.realize(*results, *(grad for grad in grads if grad is not None))
 
 
 def in_memory(array: np.ndarray, device: str) -> Tensor:

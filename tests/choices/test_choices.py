@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import re
 import tomllib
 from collections import defaultdict
@@ -25,7 +26,7 @@ from .report import (
     unexplained_pairs,
     unmet_pairs,
 )
-from .running import run_all, run_every_two, run_meetings, run_surrounded
+from .running import run_all, run_every_two, run_meetings, run_narrow, run_surrounded
 from .scenarios import opens
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,7 @@ CHAINS = {"CPU": 2000 if FULL else 40, "CL": 100 if FULL else 3, "WEBGPU": 100 i
 # In each of eight parts.
 TREES = {"CPU": 250 if FULL else 3, "CL": 10 if FULL else 1, "WEBGPU": 10 if FULL else 1}
 # Vectors of 32 bytes make panels that only small caches do not hold at once (prefetch_panels).
+WIDE = {name for name, make in RECIPES.items() if make(random.Random(0), 0.1).captured}
 SMALL_CACHES = ["captured_cell_of_large_panels"]
 # What each device runs beside the CPU, which runs everything; with --full all of them do.
 FEW = {
@@ -149,6 +151,22 @@ def test_trees_are_right(device: str, part: int) -> None:
     seeds = range(first + part * count, first + (part + 1) * count)
     _, failed = run_all(device, seeds, ["tree", "moved"])
     assert not failed, "\n".join(failed)
+
+
+NARROW = {"bfloat16": "CPU", "float16": "CPU:LLVM:x86-64-v3", "float64": "CPU"}
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("part", range(4))
+def test_kernels_of_other_floats_are_right(part: int, dtype: str) -> None:
+    if (why := opens(NARROW[dtype])) is not None:
+        pytest.skip(f"{NARROW[dtype]}: {why}")
+    others = [name for name in sorted(RECIPES) if name not in WIDE]
+    turn = 0 if FULL else turn_of_commit()  # others at each commit
+    names = others if FULL else [others[(12 * turn + 3 * part + n) % len(others)] for n in range(3)]
+    for name in (*names, "tree", "moved"):
+        for seed in range(part, 80, 4) if FULL else [turn * 4 + part]:
+            run_narrow(name, seed, NARROW[dtype], dtype)
 
 
 def test_trees_that_failed_are_right() -> None:

@@ -243,6 +243,8 @@ def total(op: Op, dtype: DType, terms: Value, count: Array | int | None = None) 
         if op is Op.ADD:
             off = np.broadcast_to(spread, value.shape).sum(axis=0)
             rounded = np.maximum(SUMMED[op], 0 if count is None else np.asarray(count) / 2)
+            if dtype.bits == 64:  # what is found here is rounded as often itself
+                rounded = rounded + len(value) / 2
             off = off + _rounded(magnitude.sum(axis=0), inner, rounded)
         else:
             product = magnitude.prod(axis=0)
