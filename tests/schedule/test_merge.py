@@ -110,6 +110,10 @@ def test_scans_of_one_loop_and_what_is_made_of_them_are_one_kernel(made, results
         ((4, 100_000), lambda x: (x.cumsum(1), x - 1)),  # four rows, and work for more
         ((256, 128), lambda x: (x.cumsum(1).exp(),)),
         ((1000, 1000), lambda x: x.cummax(1)),  # caches give x again sooner
+        # One loop is inside of the other, so that each row would have all columns' means anew.
+        ((64, 128), lambda x: ((x - x.mean(0, keepdim=True)).cumsum(1),)),
+        ((64, 128), lambda x: ((x - x.mean(1, keepdim=True)).cumsum(0),)),
+        ((64, 128), lambda x: (x - x.mean(0, keepdim=True), x.cumsum(1))),
     ],
 )
 def test_a_scan_holds_nothing_up(shape, made):

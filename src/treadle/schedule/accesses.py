@@ -32,7 +32,7 @@ class Accesses:
     `walks` says how its reductions, and what is not contiguous, go through memory. `nest`: its
     reductions can be computed in one loop nest, each in a loop or between two. Scans take the loops
     `in_order` step by step, so that only `rows` are for workers; `along_row`, it is the last one.
-    What `is_costly` has exponentials or such.
+    What `is_costly` has exponentials, reductions or such.
     """
 
     bytes: int
@@ -86,7 +86,7 @@ def accesses_of(kernel: Kernel) -> Accesses:
     )
     ordered = frozenset(r for n in order if n.op is Op.UPDATE for r in Update.of(n).loops)
     rows, nest = loop_size(*(r for r in loops if r not in ordered)), _nest(end, loops, free)
-    costly = any(n.op in TRANSCENDENTAL for n in order)
+    costly = any(n.op in TRANSCENDENTAL or n.op is Op.REDUCE for n in order)
     along_row, nbytes = not ordered.isdisjoint(loops[-1:]), sum(moved.values())
     return Accesses(nbytes, shared, frozenset(walks), nest, ordered, rows, costly, along_row)
 

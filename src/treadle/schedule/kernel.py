@@ -21,7 +21,7 @@ from .plan import Plan
 
 __all__ = ["Kernel", "check", "with_choices"]
 
-IN_PLACE = (Op.ASSIGN, Op.SCAN, Op.SCATTER, Op.DISTRIBUTE)  # may read memory before they write it
+IN_PLACE = (Op.ASSIGN, Op.SCATTER, Op.DISTRIBUTE)  # may read memory before they write it
 
 
 @dataclass(frozen=True, eq=False)

@@ -198,6 +198,9 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
             return "one loop goes through several axes of a product and on, so it cannot be tiled"
         is_second = home.heavy or (heavy and (home.row_stats or demand.body))
         return "one kernel holds one matmul-like reduction" if is_second else None
+    root, loops = demand.group.root, demand.group.ranges
+    if root.op is Op.SCAN and loops[root.arg.axis] in used:
+        return "a scan has its loop inside of the others, which would each compute it anew"
     if isinstance(home, Kept) and not weight.chained:
         return "kernels that keep rows compute products and what is made of those"
     return _why_not_in_row(node, home, used, heavy)
