@@ -104,15 +104,15 @@ def run_program(program: Recipe, seed: int, device: str) -> Observed:
     return seen
 
 
-def run_narrow(name: str, seed: int, device: str, dtype: str) -> None:
-    """A recipe of inputs that are `dtype`, and its gradients, with every kernel checked.
+def run_narrow(name: str, seed: int, device: str, dtype: str) -> Observed:
+    """Run a recipe of inputs that are `dtype`, and its gradients, with every kernel checked.
 
     What it comes to in float64 is another matter: results may round many times.
     """
     rng = random.Random(zlib.crc32(name.encode()) + seed)
     recipe = RECIPES[name](rng, SCALES.get(device.partition(":")[0], 1.0))
     drawn = np.random.default_rng(seed)
-    with Context(CHECK_KERNELS=1, IMAGE=int(recipe.images)):
+    with observing() as seen, Context(CHECK_KERNELS=1, IMAGE=int(recipe.images)):
         inputs = [in_memory(array, device) for array in recipe.inputs]
         inputs = [x.cast(dtype).realize() if x.dtype.is_float else x for x in inputs]
         for x in inputs[: recipe.graded]:
@@ -125,6 +125,7 @@ def run_narrow(name: str, seed: int, device: str, dtype: str) -> None:
             sum(parts, Tensor(0.0, device=device)).backward()
         grads = (x.grad for x in inputs[: recipe.graded])
         Tensor.realize(*results, *(grad for grad in grads if grad is not None))
+    return seen
 
 
 def in_memory(array: np.ndarray, device: str) -> Tensor:

@@ -166,7 +166,7 @@ def test_kernels_of_other_floats_are_right(part: int, dtype: str) -> None:
     names = others if FULL else [others[(12 * turn + 3 * part + n) % len(others)] for n in range(3)]
     for name in (*names, "tree", "moved"):
         for seed in range(part, 80, 4) if FULL else [turn * 4 + part]:
-            run_narrow(name, seed, NARROW[dtype], dtype)
+            assert run_narrow(name, seed, NARROW[dtype], dtype).kernels
 
 
 def test_trees_that_failed_are_right() -> None:
