@@ -40,7 +40,7 @@ CHAINS = {"CPU": 2000 if FULL else 40, "CL": 100 if FULL else 3, "WEBGPU": 100 i
 # In each of eight parts.
 TREES = {"CPU": 250 if FULL else 3, "CL": 10 if FULL else 1, "WEBGPU": 10 if FULL else 1}
 # Vectors of 32 bytes make panels that only small caches do not hold at once (prefetch_panels).
-WIDE = {name for name, make in RECIPES.items() if make(random.Random(0), 0.1).captured}
+CAPTURED = {name for name, make in RECIPES.items() if make(random.Random(0), 0.1).captured}
 SMALL_CACHES = ["captured_cell_of_large_panels"]
 # What each device runs beside the CPU, which runs everything; with --full all of them do.
 FEW = {
@@ -161,7 +161,7 @@ NARROW = {"bfloat16": "CPU", "float16": "CPU:LLVM:x86-64-v3", "float64": "CPU"}
 def test_kernels_of_other_floats_are_right(part: int, dtype: str) -> None:
     if (why := opens(NARROW[dtype])) is not None:
         pytest.skip(f"{NARROW[dtype]}: {why}")
-    others = [name for name in sorted(RECIPES) if name not in WIDE]
+    others = [name for name in sorted(RECIPES) if name not in CAPTURED]
     turn = 0 if FULL else turn_of_commit()  # others at each commit
     names = others if FULL else [others[(12 * turn + 3 * part + n) % len(others)] for n in range(3)]
     for name in (*names, "tree", "moved"):

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from treadle import Tensor
+from treadle import GlobalCounters, Tensor
 
 Array = npt.NDArray[np.float64]
 FULL = bool(os.environ.get("FULL_TESTS"))
@@ -92,3 +92,29 @@ def test_values_and_gradients_are_those_of_float64(seed: int) -> None:
     np.testing.assert_allclose(out.numpy(), after.exact(z, axis), rtol=1e-6, atol=1e-6 * size)
     most = np.abs(wanted).max()
     np.testing.assert_allclose(gradient.numpy(), wanted, rtol=1e-5, atol=1e-5 * most)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_scans_of_what_no_cache_holds_are_one_kernel_and_right(axis: int) -> None:
+    random = np.random.default_rng(axis)
+    values, weights = random.standard_normal((2, 600, 4001)).astype(np.float32)
+    x, w = Tensor(values, device="CPU").realize().requires_grad_(), Tensor(weights, device="CPU")
+    before = GlobalCounters.kernel_count
+    most, places = x.cummax(axis)
+    sums, halves = x.cumsum(axis), x.half().cumsum(axis)
+    Tensor.realize(most, places, sums, halves)
+    assert GlobalCounters.kernel_count - before == 1
+    found = np.maximum.accumulate(values, axis)
+    np.testing.assert_array_equal(most.numpy(), found)
+    np.testing.assert_array_equal(np.take_along_axis(values, places.numpy(), axis), found)
+    wide = values.astype(np.float64)
+    np.testing.assert_allclose(sums.numpy(), wide.cumsum(axis), atol=1e-4)
+    rounded = values.astype(np.float16).astype(np.float64).cumsum(axis)
+    np.testing.assert_allclose(halves.numpy(), rounded, rtol=1e-3, atol=1e-3)
+    (grad,) = ((most + sums) * w).sum().gradient(x)
+    later = np.flip(np.flip(weights.astype(np.float64), axis).cumsum(axis), axis)
+    first = np.zeros_like(wide)  # a running maximum's weights go to the place that it is of
+    at = list(np.indices(values.shape))
+    at[axis] = places.numpy()
+    np.add.at(first, tuple(at), weights)
+    np.testing.assert_allclose(grad.numpy(), later + first, atol=2e-3)
