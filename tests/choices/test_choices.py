@@ -169,10 +169,12 @@ def test_kernels_of_other_floats_are_right(part: int, dtype: str) -> None:
             assert run_narrow(name, seed, NARROW[dtype], dtype).kernels
 
 
-def test_trees_that_failed_are_right() -> None:
+def test_programs_that_failed_are_right() -> None:
     # 859: reductions of one phase shared a loop with those of another
     _, failed = run_all("CPU", (859,), ["tree"])
     assert not failed, "\n".join(failed)
+    # 387: a tile of two masked products had a running total for each of its columns
+    assert run_narrow("products_beside", 387, "CPU", "float64").kernels
 
 
 def test_every_written_reason_is_about_a_choice_that_there_is() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from treadle.dtype import dtypes
@@ -9,7 +11,7 @@ from treadle.errors import InternalError
 from treadle.ir.args import BufferRef, GatherArg, ParamRef, ReduceArg, RegisterRef, Token
 from treadle.ir.node import Node
 from treadle.ir.op import Op
-from treadle.ir.verify import verify_kernel, verify_linear, verify_tensor
+from treadle.ir.verify import verify_kernel, verify_linear, verify_loops, verify_tensor
 
 from ..complaints import complaint
 
@@ -70,6 +72,15 @@ def test_good_graphs_pass():
 def test_a_broken_kernel_names_its_rule(broken, rule):
     with pytest.raises(InternalError, match=rule):
         verify_kernel(Node.sink([broken]))
+
+
+@pytest.mark.parametrize("kind", ["loop", "grid", "unroll", "vector"])
+def test_the_steps_of_a_scan_are_one_workers(kind):
+    inner = Node.range(8, 1, kind)
+    step = Node(Op.UPDATE, VOID, (REGISTER, LOAD, R * 8 + inner), Op.ADD)
+    rule = "" if kind in ("loop", "vector") else f"has steps in loops that are .*{kind}"
+    assert re.search(rule, complaint(verify_loops, Node.sink([step])))
+    assert bool(rule) == bool(complaint(verify_loops, Node.sink([step])))
 
 
 def test_a_tensor_graph_holds_no_kernel_ops():

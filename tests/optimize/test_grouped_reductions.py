@@ -76,6 +76,23 @@ def test_values_of_awkward_sizes(rows, width, inputs):
     )
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("steps", [1000, 4032])  # of one kernel, and of products that are stored
+@pytest.mark.parametrize("axis", [0, 1])
+def test_running_totals_of_masked_products(axis, steps, dtype):
+    mask = np.arange(steps) % 5 > 0
+    total, expected = 0, 0
+    for seed in (0, 2):
+        x, y = (filled(steps, n, seed=seed + i).cast(dtype) for i, n in enumerate((7, 64)))
+        product = x.reshape(steps, 7, 1) * y.reshape(steps, 1, 64)
+        total = total + Tensor(mask).reshape(steps, 1, 1).where(product, 0).sum(0)
+        expected = expected + x.numpy().astype(np.float64)[mask].T @ y.numpy()[mask]
+    tolerance = 1e-3 if dtype == "float32" else 1e-9
+    np.testing.assert_allclose(
+        total.cumsum(axis).numpy(), expected.cumsum(axis), rtol=0, atol=tolerance
+    )
+
+
 def test_a_search_may_leave_them_without_tiles():
     _, log = optimize(kernel(cell()).ast, parse_target("x86-64-v4"), Parameters(is_tiled=False))
     assert not log.of_kind(TileGroup)

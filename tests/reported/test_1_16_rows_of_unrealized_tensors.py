@@ -7,7 +7,7 @@ import pytest
 
 from treadle import Tensor
 from treadle.engine.run import scheduled
-from treadle.ir.verify import verify_stages
+from treadle.ir.verify import verify_loops
 from treadle.optimize.heuristic import optimize
 from treadle.target import parse_target
 
@@ -120,4 +120,4 @@ def test_1_16_no_row_is_shared_by_lanes(arch):
     result = q.scaled_dot_product_attention(q * 0.5, q, is_causal=True)
     for kernel in scheduled([(result.node, result.device)]):
         ast, _ = optimize(kernel.ast, parse_target(arch))
-        assert complaint(verify_stages, ast) == ""
+        assert complaint(verify_loops, ast) == ""

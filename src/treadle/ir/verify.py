@@ -17,7 +17,7 @@ from .loops import closed_ranges, free_ranges
 from .node import Node
 from .op import ALU, COMPARE, INFO, MOVEMENT, SAME, TRANSCENDENTAL, Op
 
-__all__ = ["shared_by_lanes", "verify_kernel", "verify_linear", "verify_stages", "verify_tensor"]
+__all__ = ["shared_by_lanes", "verify_kernel", "verify_linear", "verify_loops", "verify_tensor"]
 
 _VALUES = frozenset((Op.CONST, Op.VARIABLE, Op.BIND))
 _LANES = frozenset((Op.BROADCAST, Op.LANES, Op.EXTRACT, Op.STACK, Op.SHUFFLE, Op.HREDUCE))
@@ -361,16 +361,21 @@ def verify_kernel(root: Node) -> None:
         _need(node, node.shape == (), "has a shape in a kernel")
 
 
-def verify_stages(root: Node) -> None:
-    """Raise InternalError unless the memory of every STAGE under `root` serves one step at a time.
+def verify_loops(root: Node) -> None:
+    """Raise InternalError unless steps under `root` that stand in order are made one by one.
 
-    That of a grid is filled in a phase of its own, outside of all loops. What a worker shares is
-    filled anew in each step of the loops around it, but not for several lanes or copies at once.
+    The memory of every STAGE serves one at a time. That of a grid is filled in a phase of its own,
+    outside of all loops. What a worker shares is filled anew in each step of the loops around it,
+    but not for several lanes or copies at once. Each UPDATE goes on from the step before: one
+    worker makes them all, with the lanes of a vector side by side at most.
     """
     free = free_ranges(root)
     for node in root.toposort():
         if node.op is Op.STAGE and node.arg.scope == "grid":
             _need(node, not _filled_in(node, free), "is filled inside of loops")
+        if node.op is Op.UPDATE:
+            kinds = {r.arg.kind for position in node.src[2:] for r in free[position]}
+            _need(node, kinds <= {"loop", "vector"}, f"has steps in loops that are {sorted(kinds)}")
     for node in shared_by_lanes(root):
         _fail(node, "lanes or copies that need other values share its memory")
 

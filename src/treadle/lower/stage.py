@@ -23,7 +23,7 @@ from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
-from ..ir.verify import verify_stages
+from ..ir.verify import verify_loops
 from ..ir.views import After, Box, End, Load, Stage, Store, operand
 from .bulk_copy_producer import lower_bulk_copies
 from .multi_buffering import alignment_of, lower_buffered_stages, place_in
@@ -33,7 +33,7 @@ __all__ = ["lower_stages"]
 
 def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
     """`root` without STAGEs, and the scratch PARAMs made, in slots from `first_slot` on."""
-    verify_stages(root)
+    verify_loops(root)
     scratch: list[Node] = []
     filled: dict[tuple[Node, ...], list[Node]] = {}
     reach: dict[Node, int] = {}

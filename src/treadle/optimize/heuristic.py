@@ -214,7 +214,7 @@ def _split_long_reductions(moves: Moves, target: Target, parameters: Parameters)
 def _whole_reductions(moves: Moves) -> Iterator[tuple[Nest, Node]]:
     """The reductions that each step of their nest computes anew, inner ones first."""
     for nest in moves.nests():
-        if nest.node.op is Op.END and not nest.is_scheduled and not _is_sequential(nest):
+        if nest.node.op is Op.END and not nest.is_scheduled and not nest.has_scans:
             loops = frozenset(nest.loops)
             yield from ((nest, one) for one in nest.reduces if ranges_of(one) == loops)
 
@@ -283,10 +283,6 @@ def _chunks_for_work_items(reduce: Node, results: int, target: Target) -> int:
     return 1 if steps <= LONG_FOR_WORK_ITEM else -(-4 * steps // LONG_FOR_WORK_ITEM)
 
 
-def _is_sequential(nest: Nest) -> bool:
-    return any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes)
-
-
 # -- every other nest -----------------------------------------------------------------------------
 
 
@@ -344,7 +340,7 @@ def _general(moves: Moves, nest: Nest, target: Target, parameters: Parameters) -
         vector is None
         and scan is None
         and grid
-        and _is_sequential(nest)
+        and nest.has_scans
         and loop_size(grid[-1]) >= SIDE_BY_SIDE * FEW_ITEMS
     ):
         reasons[grid[-1]] = ("parallel_scans",)
@@ -474,7 +470,7 @@ def _vector_tile(
 ) -> Split:
     size = loop_size(vector)
     lanes = min(lanes, 1 << (size - 1).bit_length())
-    column = _is_sequential(nest) or any(vector in ranges_of(n) for n in nest.reduces)
+    column = nest.has_scans or any(vector in ranges_of(n) for n in nest.reduces)
     most = parameters.column_copies if column else parameters.copies
     is_costly = any(n.op in TRANSCENDENTAL for n in nest.nodes) or len(nest.reduces) > 1
     if column and (is_costly or loop_size(*nest.loops) // (most * lanes) < MANY_STRIPS):

@@ -69,6 +69,11 @@ class Nest:
         return any(r.arg.kind != "loop" for r in self.loops)
 
     @property
+    def has_scans(self) -> bool:
+        """Whether steps of a loop go on from what the ones before it left in a register."""
+        return any(n.op in (Op.REGISTER, Op.UPDATE) for n in self.nodes)
+
+    @property
     def values(self) -> tuple[Node, ...]:
         """What is stored."""
         if self.node.op is Op.STAGE:

@@ -114,16 +114,17 @@ class TileProblem:
 def recognise(nest: Nest) -> TileProblem | None:
     """The problem that a nest is, or None."""
     reduces = nest.reduces
-    if len(reduces) != 1 or len(nest.stores()) != 1 or ranges_of(*reduces) != {*nest.loops}:
-        return None
-    is_sequential = any(n.op in (Op.REGISTER, Op.UPDATE) for n in nest.nodes)
-    return None if is_sequential else problem_of(nest, *reduces)
+    is_one = len(reduces) == len(nest.stores()) == 1 and ranges_of(*reduces) == {*nest.loops}
+    return problem_of(nest, *reduces) if is_one else None
 
 
 def problem_of(nest: Nest, reduce: Node, column: Node | None = None) -> TileProblem | None:
-    """The problem that a reduction of a nest is, if `column`, or the best loop, is a column."""
+    """The problem that a reduction of a nest is, with `column`, or the best loop, as a column.
+
+    None beside a scan: tiles have an order of their own.
+    """
     shared, loops = operands_of(reduce), frozenset(nest.loops)
-    if shared is None:
+    if shared is None or nest.has_scans:
         return None
     column = _column(nest, shared) if column is None else column
     pick = lambda wanted: tuple(r for r in nest.loops if r in wanted)

@@ -38,6 +38,7 @@ MAX_KERNEL_OPS = 600
 CHEAP_OPS = 10
 OPS_ABOVE_PRODUCT = 20
 SMALL_WORK = 1 << 15
+LARGE_WORK = 1 << 19
 MIN_ROWS = 8
 MIN_NESTED_REDUCE = 16
 _PADDING = "most of what its kernel would compute is padding, or the same again"
@@ -189,8 +190,10 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
         return _why_not_nested(node, demand, used, heavy)
     if demand.heavy:
         return "a matmul-like reduction reads it"
-    if heavy and demand.group.root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
-        return "a matmul-like reduction is a kernel of its own"
+    root, loops = demand.group.root, demand.group.ranges
+    is_long = _reduce_size(node) >= MIN_NESTED_REDUCE and elements(operand(node)) >= LARGE_WORK
+    if (heavy or is_long) and root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
+        return "a long reduction is no part of loops whose steps stand in order"
     if used == ranges_in(home.ranges):
         if _is_mostly_padding(node, demand):
             return _PADDING
@@ -198,7 +201,6 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
             return "one loop goes through several axes of a product and on, so it cannot be tiled"
         is_second = home.heavy or (heavy and (home.row_stats or demand.body))
         return "one kernel holds one matmul-like reduction" if is_second else None
-    root, loops = demand.group.root, demand.group.ranges
     if root.op is Op.SCAN and loops[root.arg.axis] in used:
         return "a scan has its loop inside of the others, which would each compute it anew"
     if isinstance(home, Kept) and not weight.chained:
