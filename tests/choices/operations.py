@@ -101,7 +101,7 @@ class OfTensor:
 
     def add_rows(self, x: Any, places: Any, rows: Any) -> Any:
         wide = places.reshape(-1, 1).expand(*rows.shape)
-        return x.scatter_reduce(0, wide, rows, reduce="sum")
+        return x.scatter_reduce(0, wide, rows.cast(x.dtype), reduce="sum")
 
     def pick(self, x: Any, labels: Any) -> Any:
         return (x * labels.reshape(-1, 1).one_hot(x.shape[1]).reshape(x.shape)).sum(1)
@@ -119,7 +119,7 @@ class OfTensor:
         return x.sparse_categorical_crossentropy(labels)
 
     def spread(self, x: Any, places: Any, values: Any) -> Any:
-        return x.scatter_reduce(0, places, values, reduce="sum")
+        return x.scatter_reduce(0, places, values.cast(x.dtype), reduce="sum")
 
     def on_diagonal(self, x: Any) -> Any:
         return Tensor.eye(*x.shape[-2:], device=x.device, dtype=dtypes.bool)
