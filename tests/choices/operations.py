@@ -63,6 +63,12 @@ class OfTensor:
     def cumprod(self, x: Any, axis: int) -> Any:
         return x.cumprod(axis)
 
+    def recurrence(self, x: Any, factor: Any, axis: int) -> Any:
+        return x.linear_recurrence(factor, axis)
+
+    def logcumsumexp(self, x: Any, axis: int) -> Any:
+        return x.logcumsumexp(axis)
+
     def cummax(self, x: Any, axis: int) -> Any:
         return x.cummax(axis)
 
@@ -191,6 +197,15 @@ class OfNumpy:
 
     def cumprod(self, x: Any, axis: int) -> Any:
         return x.cumprod(axis)
+
+    def recurrence(self, x: Any, factor: Any, axis: int) -> Any:
+        lines, factors = np.moveaxis(x.copy(), axis, 0), np.moveaxis(factor, axis, 0)
+        for step in range(1, len(lines)):
+            lines[step] += factors[step] * lines[step - 1]
+        return np.moveaxis(lines, 0, axis)
+
+    def logcumsumexp(self, x: Any, axis: int) -> Any:
+        return np.logaddexp.accumulate(x, axis)
 
     def cummax(self, x: Any, axis: int) -> Any:
         most = np.maximum.accumulate(x, axis)

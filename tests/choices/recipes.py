@@ -679,6 +679,34 @@ def scan_of_few_columns(rng, scale):
 
 
 @recipe
+def recurrences(rng, scale):
+    """Linear recurrences along an axis, of each other and of scans, and what is made of them."""
+    shape = rng.choice((
+        (near(rng, 1000, scale),), (near(rng, 33, scale), near(rng, 300)), (near(rng, 300), 33),
+        (near(rng, 640, scale), 500), (4, near(rng, 50), 129), (129, near(rng, 50), 4),
+        (8, near(rng, 3000)), (near(rng, 3000), 8), (64, 1030),
+    ))  # fmt: skip
+    axis, other = rng.randrange(len(shape)), rng.randrange(len(shape))
+    kinds = rng.sample(range(9), rng.randrange(1, 4))
+
+    def run(o, x, y):
+        decay = o.tanh(y)
+        totals = o.recurrence(x, decay, axis)
+        made = [
+            lambda: (totals, totals * 2 + x), lambda: (o.recurrence(totals * 0.2, decay, axis),),
+            lambda: (o.cumsum(x, axis) * 0.1 + totals,), lambda: (o.cumsum(totals, other) * 0.1,),
+            lambda: (o.recurrence(o.cumsum(x, other) * 0.1, decay, axis),),
+            lambda: (o.flip(o.recurrence(o.flip(x, axis), decay, axis), axis),),
+            lambda: (o.sum(totals * totals, other) * 0.01, o.softmax(totals)),
+            lambda: (o.recurrence(x - o.mean(x, other), decay * 0.5, axis),),
+            lambda: (o.logcumsumexp(x * 3 + totals, axis),),
+        ]  # fmt: skip
+        return tuple(result for kind in kinds for result in made[kind]())
+
+    return Recipe(run, [normal(rng, *shape), normal(rng, *shape)], 2)
+
+
+@recipe
 def scans_of_one_loop(rng, scale):
     """Scans along an axis, of each other too, and what is made of them.
 

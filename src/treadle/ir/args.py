@@ -100,7 +100,7 @@ class ReduceArg:
 
 @dataclass(frozen=True)
 class ScanArg:
-    """`op` is ADD, MUL, MAX or MIN."""
+    """`op` is ADD, MUL, MAX or MIN; ADD where a total is multiplied by a factor first."""
 
     op: Op
     axis: int

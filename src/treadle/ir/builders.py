@@ -80,5 +80,8 @@ def iota_along(shape: Shape, axis: int, dtype: DType = dtypes.int32) -> Node:
     return expand(reshape(Node(Op.IOTA, dtype, (), size), column), shape)
 
 
-def scan(node: Node, op: Op, axis: int) -> Node:
-    return Node(Op.SCAN, node.dtype, (node,), ScanArg(op, axis))
+def scan(node: Node, op: Op, axis: int, *factor: Node) -> Node:
+    """All elements up to each along an axis, combined; if there is a factor, which is for ADD, then
+    y[i] = factor[i] * y[i - 1] + node[i], from 0.
+    """
+    return Node(Op.SCAN, node.dtype, (node, *factor), ScanArg(op, axis))

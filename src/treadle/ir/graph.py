@@ -6,6 +6,7 @@ node as what it shows, `AnyNode`, and make none.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
@@ -14,7 +15,7 @@ from .op import Op
 if TYPE_CHECKING:
     from ..dtype import DType
 
-__all__ = ["AnyNode", "short", "toposort"]
+__all__ = ["AnyNode", "short", "toposort", "users_of"]
 
 
 class AnyNode(Protocol):
@@ -89,3 +90,12 @@ def short(node: AnyNode, depth: int = 4) -> str:
     if depth == 0:
         return f"{name}(...)"
     return f"{name}({', '.join(short(s, depth - 1) for s in node.src)})"
+
+
+def users_of(nodes: Iterable[N]) -> defaultdict[N, list[N]]:
+    """Those of `nodes` that have a node as a source, for each time that they do."""
+    users: defaultdict[N, list[N]] = defaultdict(list)
+    for node in nodes:
+        for source in node.src:
+            users[source].append(node)
+    return users

@@ -215,10 +215,20 @@ def _first(node: Node) -> Any:
 
 
 def _scan(run: _Interpreter, node: Node, source: list[Array]) -> Array:
-    wide = _accumulator(source[0], node.arg.op)
+    wide, axis = _accumulator(source[0], node.arg.op), node.arg.axis
     with np.errstate(all="ignore"):
-        total = REDUCTIONS[node.arg.op].accumulate(wide, axis=node.arg.axis, dtype=wide.dtype)
+        if len(source) == 1:
+            total = REDUCTIONS[node.arg.op].accumulate(wide, axis=axis, dtype=wide.dtype)
+        else:
+            total = _recurrence(wide, source[1].astype(wide.dtype), axis)
         return total.astype(numpy_dtype(node.dtype))
+
+
+def _recurrence(terms: Array, factors: Array, axis: int) -> Array:
+    lines, held = np.moveaxis(terms.copy(), axis, 0), np.zeros((), terms.dtype)
+    for step, factor in enumerate(np.moveaxis(factors, axis, 0)):
+        held = lines[step] = factor * held + lines[step]
+    return np.moveaxis(lines, 0, axis)
 
 
 def _gather(run: _Interpreter, node: Node, source: list[Array]) -> Array:

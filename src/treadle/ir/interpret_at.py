@@ -23,7 +23,7 @@ from .evaluate import evaluate
 from .interpret_kernel import BLOCK, NotPlain, broadcast, chosen, digits, nothing, stacked
 from .node import Node
 from .op import ALU, MOVEMENT, SAME, Op
-from .rounding import Value, elementwise, exact, total, totals
+from .rounding import Value, elementwise, exact, recurrence, total, totals
 from .symbolic import Size, no_value
 from .views import operand
 
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
 __all__ = ["GraphMeaning"]
+
+_NONE = Value(np.zeros(()))
 
 Array = np.ndarray
 Index = tuple[Array, ...]
@@ -264,7 +266,10 @@ class GraphMeaning:
         return (yield from self._through(Op.ADD, node, [arg.size], index, term))
 
     def _scan(self, node: Node, index: Index) -> Step:
-        (source,), axis = node.src, node.arg.axis
+        (source, *factor), axis = node.src, node.arg.axis
+        most = int(np.max(index[axis], initial=0)) + 1
+        if factor:
+            return (yield from self._recurrence(node, most, index))
 
         def term(steps: list[Array]) -> Terms:
             places = list(index)
@@ -272,8 +277,17 @@ class GraphMeaning:
             return source, places, steps[0] <= index[axis]
             yield
 
-        most = int(np.max(index[axis], initial=0)) + 1
         return (yield from self._through(node.arg.op, node, [most], index, term))
+
+    def _recurrence(self, node: Node, count: int, index: Index) -> Step:
+        shape = np.broadcast_shapes(*(i.shape for i in index))
+        block, axis, found = max(1, BLOCK // max(1, math.prod(shape))), node.arg.axis, _NONE
+        for begin in range(0, count, block):
+            steps = np.arange(begin, min(begin + block, count)).reshape(-1, *(1,) * len(shape))
+            at = tuple(self._one(steps if i == axis else place) for i, place in enumerate(index))
+            terms, factors = (yield node.src[0], at), (yield node.src[1], at)
+            found = recurrence(node.dtype, found, terms, factors, steps <= index[axis])
+        return found
 
     def _gather(self, node: Node, index: Index) -> Step:
         source, where = node.src

@@ -29,7 +29,7 @@ from .elementwise import constant_array
 from .loops import closed_ranges, free_ranges, has_fixed_size, loop_size
 from .node import Node
 from .op import ALU, Op
-from .rounding import Value, elementwise, exact, total, totals
+from .rounding import Value, elementwise, exact, recurrence, total, totals
 from .symbolic import no_value
 
 __all__ = [
@@ -363,13 +363,31 @@ class KernelMeaning:
         """A running total: the register once it was updated in all steps up to this one."""
         register, update, *more = node.src
         plain = not more and register.op is Op.REGISTER and update.op is Op.UPDATE
-        if not plain or update.src[0] is not register or update.arg is None:
+        held, *before = update.src[0].src if update.src[0].op is Op.AFTER else update.src[:1]
+        if not plain or held is not register or update.arg is None:
             raise NotPlain("its steps depend on each other")
         loops = update.src[2:]
         if not loops:
             return self._value(update.src[1], frame)
         (loop,) = loops
-        return self._through(update.arg, loops, frame, update.src[1], self._number(loop, frame))[0]
+        last, term = self._number(loop, frame), update.src[1]
+        if not before:
+            return self._through(update.arg, loops, frame, term, last)[0]
+        return self._recurrence(loop, frame, (term, before[0].src[1]), last)
+
+    def _recurrence(
+        self, loop: Node, frame: _Frame, terms: tuple[Node, Node], last: Array
+    ) -> Value:
+        """A total, 0 at first, that the second of `terms` multiplies before the first is added."""
+        block, count = max(1, BLOCK // max(1, frame.size)), int(np.max(last, initial=0)) + 1
+        found = Value(np.zeros(()))
+        for begin in range(0, count, block):
+            number = np.arange(begin, min(begin + block, count))
+            steps = number.reshape(-1, *(1,) * frame.depth)
+            inner = _Frame(frame, {loop: steps}, frame.size * len(number), frame.depth + 1)
+            term, factor = (self._value(each, inner) for each in terms)
+            found = recurrence(terms[0].dtype, found, term, factor, steps <= last)
+        return found
 
 
 _FORMS = {

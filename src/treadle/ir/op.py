@@ -228,7 +228,11 @@ INFO: dict[Op, OpInfo] = {
         "if arg.is_place, where on the one axis the extreme is, of equals the first, a NaN before "
         "all numbers",
     ),
-    Op.SCAN: OpInfo(1, "inclusive prefix combination by arg.op along arg.axis"),
+    Op.SCAN: OpInfo(
+        -1,
+        "src[0] combined by arg.op with all before along arg.axis; if src[1] is there, the total "
+        "is multiplied by that before each step",
+    ),
     Op.GATHER: OpInfo(
         2,
         "out[a.., p.., b..] = src[0][a.., src[1][p..], b..] on axis arg.axis, or along it: "

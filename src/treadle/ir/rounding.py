@@ -24,7 +24,7 @@ from .elementwise import ELEMENTWISE, cast_array, numpy_dtype
 from .op import TRANSCENDENTAL, Op
 from .rounding_bits import distance, ends, extreme, stays_between
 
-__all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "total", "totals"]
+__all__ = ["ROUNDINGS", "Value", "elementwise", "epsilon", "exact", "recurrence", "total", "totals"]
 
 Array = np.ndarray
 
@@ -278,6 +278,27 @@ def totals(
         off = np.where(rivals.any(axis=0), np.inf, off)
     is_known = error is None and places.error is None
     return [found, Value(taken(places.value)[0], None if is_known else off[0])]
+
+
+def recurrence(dtype: DType, total: Value, terms: Value, factors: Value, holds: Array) -> Value:
+    """What `total` becomes where in each step that `holds`, along the first axes, a factor
+    multiplies it before a term is added. Not known where it leaves the numbers of `dtype` between.
+    """
+    inner = dtypes.float32 if dtype.bits < 32 else dtype
+    found, off = total.value, np.asarray(0.0 if total.error is None else total.error)
+    parts = (holds, terms.value, terms.error, factors.value, factors.error)
+    known = [np.asarray(0.0 if part is None else part) for part in parts]
+    shape = np.broadcast_shapes(*(part.shape for part in known))
+    arrays = (np.broadcast_to(part, shape) for part in known)
+    with np.errstate(all="ignore"):
+        for is_step, term, term_off, factor, factor_off in zip(*arrays, strict=True):
+            product = factor * found
+            new = product + term
+            off_now = off * (np.abs(factor) + factor_off) + np.abs(found) * factor_off + term_off
+            off_now = off_now + _rounded(np.abs(product) + np.abs(new), inner, 1)
+            off_now = np.where(np.abs(new) > _range(inner)[1], np.inf, off_now)
+            found, off = np.where(is_step, new, found), np.where(is_step, off_now, off)
+    return Value(found, off)
 
 
 def _widened(error: Array, value: Array) -> Array:

@@ -185,6 +185,10 @@ def _check_reduce(node: Node) -> None:
         is_extreme = node.arg.op in (Op.MAX, Op.MIN) and len(node.arg.axes) == 1
         _need(node, is_extreme and node.dtype.is_int, "only an extreme along one axis has a place")
     _need(node, is_place or node.src[0].dtype is node.dtype, "the dtype is not the source's")
+    if node.op is Op.SCAN and len(node.src) > 1:
+        factors = {(s.dtype, s.shape) for s in node.src[1:]} == {(node.dtype, node.shape)}
+        _need(node, factors and len(node.src) == 2, "has one factor for each element")
+        _need(node, node.arg.op is Op.ADD and node.dtype.is_float, "only sums of floats have them")
     if node.op is Op.REDUCE:
         ranges = all(s.op is Op.RANGE for s in node.src[1:])
         _need(node, ranges, "sources after the first are RANGEs")
@@ -367,15 +371,18 @@ def verify_loops(root: Node) -> None:
     The memory of every STAGE serves one at a time. That of a grid is filled in a phase of its own,
     outside of all loops. What a worker shares is filled anew in each step of the loops around it,
     but not for several lanes or copies at once. Each UPDATE goes on from the step before: one
-    worker makes them all, with the lanes of a vector side by side at most.
+    worker makes those that a register is not new in, one by one or in the lanes of a vector.
     """
     free = free_ranges(root)
     for node in root.toposort():
         if node.op is Op.STAGE and node.arg.scope == "grid":
             _need(node, not _filled_in(node, free), "is filled inside of loops")
         if node.op is Op.UPDATE:
-            kinds = {r.arg.kind for position in node.src[2:] for r in free[position]}
-            _need(node, kinds <= {"loop", "vector"}, f"has steps in loops that are {sorted(kinds)}")
+            around = free[_behind_after(node.src[0])]
+            own = frozenset().union(*(free[position] for position in node.src[2:])) - around
+            kinds = {loop.arg.kind for loop in own}
+            in_order = kinds <= {"loop", "vector"} or kinds <= {"loop", "unroll"}
+            _need(node, in_order, f"has steps in loops that are {sorted(kinds)}")
     for node in shared_by_lanes(root):
         _fail(node, "lanes or copies that need other values share its memory")
 

@@ -189,10 +189,8 @@ def _piece(sources: list[Node], number: int, count: int) -> Node:
     """
     width, left = sources[0].dtype.count, len(sources)
     lanes = width * left // count
-    places = []
-    for n in range(width):
-        lane, vector = divmod(number * width + n, count)
-        places.append((lane + vector // left * lanes, vector % left))
+    begins = (divmod(number * width + n, count) for n in range(width))
+    places = [(lane + vector // left * lanes, vector % left) for lane, vector in begins]
     made = sources[0]
     if left == 1:
         return shuffled(made, made, (at for at, _ in places))

@@ -132,10 +132,7 @@ def _copies_boxes(effect: Node) -> bool:
 def phase_ends(root: Node) -> list[Node]:
     """The ENDs that fill memory for all workers: those of SINK, and those that they wait for."""
     order = root.toposort()
-    wanted = set(root.src)
-    for node in order:
-        if _waits_for_phase(node):
-            wanted.update(After.of(node).effects)
+    wanted = {*root.src}.union(*(After.of(n).effects for n in order if _waits_for_phase(n)))
     return [node for node in order if node in wanted]
 
 

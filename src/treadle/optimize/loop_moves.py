@@ -157,12 +157,8 @@ def replace_loops(
     of: dict[Node, tuple[str, ...]] | None = None,
 ) -> None:  # fmt: skip
     """Replace loops by sums of others; `reasons` are those of the first, or of each `of` them."""
-    said = of or {}
-    parts = []
-    for number, (loop, split) in enumerate(splits.items()):
-        mine = said.get(loop, reasons if number == 0 else ())
-        parts.append(_part(loop, split, *mine))
-    moves.make(Loops(tuple(parts)))
+    said = {next(iter(splits), None): reasons} | (of or {})
+    moves.make(Loops(tuple(_part(r, split, *said.get(r, ())) for r, split in splits.items())))
 
 
 # -- order ----------------------------------------------------------------------------------------

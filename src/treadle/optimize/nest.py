@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..ir.args import StageArg
 from ..ir.conditions import bounds_where, constraints, parts
 from ..ir.loops import TRUE, closed_ranges, has_fixed_size, loop_size, ranges_of
-from ..ir.node import Node, as_index
+from ..ir.node import Node, as_index, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.shape import strides_of
@@ -29,13 +29,12 @@ from ..ir.views import (
     Update,
     Where,
     operand,
-    operands,
 )  # fmt: skip
 
 __all__ = [
-    "SHORT_STRIDE", "Access", "Nest", "as_stage", "contiguity", "flat_place", "gating",
-    "has_inner_loops", "inner_reductions", "inner_steps", "is_unrolled", "lies_along", "nests_of",
-    "own_reductions", "place_in_row", "reads_of", "running_totals", "scan_along_row",
+    "SHORT_STRIDE", "Access", "Nest", "as_stage", "changes_of", "contiguity", "flat_place",
+    "gating", "has_inner_loops", "inner_reductions", "inner_steps", "is_unrolled", "lies_along",
+    "nests_of", "own_reductions", "place_in_row", "reads_of", "running_totals", "scan_along_row",
     "sequential_loops", "stride",
 ]  # fmt: skip
 
@@ -173,10 +172,17 @@ def as_stage(kept: Node) -> Stage:
 
 def running_totals(nest: Nest) -> list[Node]:
     """The total of each scan as it is at each step, an AFTER; none of what is no scan."""
-    ordered = [n for n in nest.nodes if n.op in (Op.UPDATE, Op.TICKET)]
-    if any(n.op is Op.TICKET for n in ordered):
+    if any(n.op is Op.TICKET for n in nest.nodes):
         return []
-    return [After(Update.of(n).register, (n,)).node() for n in ordered]
+    updates = [n for n in nest.nodes if n.op is Op.UPDATE]
+    before = {source for n in updates for source in operand(n).src[1:]}  # other ones of a step
+    return [After(behind_after(operand(n)), (n,)).node() for n in updates if n not in before]
+
+
+def changes_of(total: Node) -> list[Update]:
+    """What is done to a running total in each step, one after the other."""
+    last = Update.of(total.src[1])
+    return [*(changes_of(last.register) if last.register.op is Op.AFTER else ()), last]
 
 
 def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | None:
@@ -188,8 +194,8 @@ def scan_along_row(nest: Nest, ordered: tuple[Node, ...], lanes: int) -> Node | 
     totals = running_totals(nest)
     if not totals or len(ordered) != 1:
         return None
-    (loop,), updates = ordered, (operands(total) for total in totals)
-    has_products = any(u.arg is Op.MUL and register.dtype.is_float for register, u in updates)
+    (loop,), changes = ordered, (change for total in totals for change in changes_of(total))
+    has_products = any(c.op is Op.MUL and c.value.dtype.is_float for c in changes)
     if has_products or loop_size(loop) < LEAST_VECTORS * lanes:
         return None
     steps = [(stride(access.index, loop), access.is_store) for access in nest.accesses()]
@@ -232,14 +238,9 @@ def lies_along(value: Node, loop: Node) -> bool:
 
 def sequential_loops(nest: Nest) -> tuple[Node, ...]:
     """Loops whose steps must run in order: of scans, and of scatters into shared places."""
-    found: list[Node] = []
-    for node in nest.nodes:
-        if node.op is Op.UPDATE:
-            found.extend(Update.of(node).loops)
-        if node.op is Op.TICKET:
-            found.extend(Ticket.of(node).loops)
-    scatters = [e for e in nest.effects if operand(e).op is Op.AFTER]
-    for store in scatters:
+    views = {Op.UPDATE: Update, Op.TICKET: Ticket}
+    found = [r for n in nest.nodes if n.op in views for r in views[n.op].of(n).loops]
+    for store in (e for e in nest.effects if operand(e).op is Op.AFTER):
         apart = _loops_apart(store)
         found.extend(r for r in nest.loops if r not in apart)
     return tuple(dict.fromkeys(found))

@@ -22,12 +22,12 @@ from ..ir.args import LocalRef
 from ..ir.choices import take
 from ..ir.loops import TRUE, Split, closed_ranges, loop_size, number_of, replace_ranges
 from ..ir.narrow_sums import type_of_parts
-from ..ir.node import Node, alu
+from ..ir.node import Node
 from ..ir.op import Op
-from ..ir.views import After, End, Reduce, Register, Store, Update, operands
+from ..ir.views import After, End, Reduce, Register, Store, operand
 from ..target import Target
 from .moves import Move, Moves
-from .nest import Nest, is_unrolled, running_totals
+from .nest import Nest, changes_of, is_unrolled, running_totals
 from .records import Loop, Record
 
 __all__ = ["ColumnReduction", "StripSize", "dtypes_of_totals"]
@@ -123,7 +123,7 @@ class _Totals:
 
     def scan(self, nest: Nest) -> None:
         """Fill rows of totals, and store on the way what is made of them in each row."""
-        scans = [(total, *operands(total)) for total in running_totals(nest)]
+        scans = running_totals(nest)
         if not scans:
             raise ValueError("the nest is no scan")
 
@@ -131,15 +131,18 @@ class _Totals:
             totals, stores = [*before], list[Node]()
             for at in ({self.row: begin + n} for n in range(rows)):
                 done: dict[Node, Node] = {}  # of others that a scan is of
-                for number, (scan, _, update) in enumerate(scans):
-                    value = Update.of(update).value.substitute(done).substitute(at)
-                    total = alu(update.arg, totals[number], value.cast(totals[number].dtype))
+                for number, (scan, total) in enumerate(zip(scans, totals, strict=True)):
+                    for change in changes_of(scan):
+                        assert change.op is not None  # else it is no running total
+                        value = change.value.substitute(done).substitute(at)
+                        total = total.alu(change.op, value.cast(total.dtype))
                     totals[number], done[scan] = total, total.cast(scan.dtype)
                 stores += [effect.substitute(done).substitute(at) for effect in nest.effects]
             return totals, stores
 
         to, grid = self.moves.target, self._grid(nest)
-        start = [Register.of(r).start.cast(*dtypes_of_totals(scan, to)) for scan, r, _ in scans]
+        first = (Register.of(operand(scan)).start for scan in scans)
+        start = [s.cast(*dtypes_of_totals(n, to)) for s, n in zip(first, scans, strict=True)]
         around = (*(r for split in grid.values() for r in split.ranges), *self.around)
         end = self._carry(add, start, around)
         self.moves.root = self.moves.root.substitute({nest.node: end})

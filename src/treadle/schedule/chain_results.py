@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping, Sequence
 
 from ..dtype import DType
+from ..ir.graph import users_of
 from ..ir.node import Node, changed
 from ..ir.op import ALU, MOVEMENT, SAME, Op
 from ..ir.views import Assign, operand, operands
@@ -101,10 +102,7 @@ def _columns(product: Node, kept: Container[Node]) -> int | None:
 def store_as_narrow(outputs: Sequence[Node], plan: Plan, dtypes: frozenset[DType]) -> list[Node]:
     """`outputs` with such sums stored as one of `dtypes`, where all that uses them ends as that."""
     order = Node.sink(outputs).toposort()
-    users: dict[Node, list[Node]] = {}
-    for node in order:
-        for source in node.src:
-            users.setdefault(source, []).append(node)
+    users = users_of(order)
     found: dict[Node, DType] = {}
     for node, decision in plan.decisions.items():
         if decision.is_stored and decision.reason == CHAIN_IN_SUM:

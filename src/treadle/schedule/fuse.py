@@ -179,7 +179,8 @@ class _Decider:
         elif node.op is Op.ASSIGN:
             self._add(Assign.of(node).value, start)
         elif node.op in (Op.CONTIGUOUS, Op.SCAN):
-            self._add(operand(node), start)
+            for source in node.src:
+                self._add(source, start)
         else:
             self._inline(node, start)
 

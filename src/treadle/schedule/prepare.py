@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 
 from ..ir.accumulators import identity
@@ -105,17 +106,21 @@ def _in_blocks(node: Node) -> Node:
     cumsum of 70000   ->  the cumsum of each of 137 blocks of 512, plus that of the blocks' totals
 
     A scan takes one work item a step for each element of its axis. In blocks it is two scans of
-    about the square root of that many steps, of all blocks at once.
+    about the square root of that many steps, of all blocks at once. Where factors come before its
+    steps, their products come before what is added to a block.
     """
     take("blocked_scan")
-    axis, op, (x,) = node.arg.axis, node.arg.op, node.src
-    size, outer, rest = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
+    axis, op, shape = node.arg.axis, node.arg.op, node.shape
+    size, outer, rest = shape[axis], shape[:axis], shape[axis + 1 :]
     step = 1 << ((size - 1).bit_length() + 1) // 2
     count = -(-size // step)
     blocks = (*outer, count, step, *rest)
-    inner = scan(reshape(padded(x, axis, 0, count * step - size), blocks), op, axis + 1)
-    last = reshape(cut(inner, axis + 1, (step - 1, step)), (*outer, count, *rest))
-    before = padded(cut(scan(last, op, axis), axis, (0, count - 1)), axis, 1, 0)
-    before = expand(reshape(before, (*outer, count, 1, *rest)), blocks)
+    x, *factors = (reshape(padded(s, axis, 0, count * step - size), blocks) for s in node.src)
+    products = [scan(factor, Op.MUL, axis + 1) for factor in factors]
+    inner = scan(x, op, axis + 1, *factors)
+    ends = (cut(each, axis + 1, (step - 1, step)) for each in (inner, *products))
+    last, *factors = (reshape(end, (*outer, count, *rest)) for end in ends)
+    before = padded(cut(scan(last, op, axis, *factors), axis, (0, count - 1)), axis, 1, 0)
+    before = math.prod(products, start=expand(reshape(before, (*outer, count, 1, *rest)), blocks))
     whole = (iota_along(blocks, axis) > 0).where(before.alu(op, inner), inner)
     return cut(reshape(whole, (*outer, count * step, *rest)), axis, (0, size))

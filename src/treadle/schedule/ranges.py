@@ -224,15 +224,18 @@ class _Builder:
 
     def _scanned(self, node: Node, index: Index, valid: Node) -> Steps:
         """The running total at the step that stores it: steps of its axis run in order."""
-        yield [(operand(node), index, valid)]
+        each = [(source, index, valid) for source in node.src]
+        yield each
         axis, op = node.arg.axis, node.arg.op
         outer, loop = loops_of((*index[:axis], *index[axis + 1 :])), loops_of((index[axis],))
         rounds = node.dtype is dtypes.float32 and op in (Op.ADD, Op.MUL)
         ref = RegisterRef(len(self.scans), is_wide=rounds and bool(loop))  # one step is exact
         self.scans.append(loop)
-        register = Register(identity(op, node.dtype), outer, ref, node.dtype).node()
-        value = self.values[operand(node), index, valid]
-        return After(register, (Update(register, value, loop, op).node(),)).node()
+        register = total = Register(identity(op, node.dtype), outer, ref, node.dtype).node()
+        value, *factors = (self.values[source] for source in each)
+        for then, part in (*((Op.MUL, factor) for factor in factors), (op, value)):
+            total = After(register, (Update(total, part, loop, then).node(),)).node()
+        return total
 
     def _load(self, node: Node, index: Index, valid: Node) -> Node:
         storage = stored_below(node)

@@ -211,9 +211,7 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
 def _why_not_nested(node: Node, demand: Demand, used: frozenset[Node], heavy: bool) -> str | None:
     """A reduction inside another: free where it stands between two of the loops around it."""
     around = ranges_in(demand.home.ranges)
-    prefixes = [around]
-    for loop in demand.body:
-        prefixes.append(prefixes[-1] | {loop})
+    prefixes = [around.union(demand.body[:n]) for n in range(len(demand.body) + 1)]
     if used not in prefixes:
         return "it would be recomputed in the loops of another reduction"
     if used == prefixes[-1] and demand.linear and (node.op is Op.UNWINDOW or node.arg.op is Op.ADD):

@@ -12,6 +12,7 @@ whatever graph it stands, on every target.
 from __future__ import annotations
 
 from ..config import settings
+from ..ir.graph import users_of
 from ..ir.node import Node, carry, changed, rebuild, toposort
 from ..ir.op import MOVEMENT, SAME, Op
 from ..ir.views import operand
@@ -31,10 +32,7 @@ def separate_sums(nodes: list[Node], target: Target | None) -> list[Node]:
         return nodes
     order, outputs = toposort(nodes), frozenset(nodes)
     sums = set(filter(_is_rounded, order))
-    users: dict[Node, list[Node]] = {node: [] for node in order}
-    for node in order:
-        for source in node.src:
-            users[source].append(node)
+    users = users_of(order)
     stored = {_end_of(total, users, outputs) for total in sums}
     stored.update(value for total in sums for value in _read_by(total) if value.op not in MOVEMENT)
 

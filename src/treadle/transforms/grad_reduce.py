@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from ..dtype import sum_acc_dtype
 from ..ir.args import ScatterArg
-from ..ir.builders import constant, expand, iota_along, permute, reshape, scan
+from ..ir.builders import constant, cut, expand, iota_along, padded, permute, reshape, scan
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
@@ -58,14 +58,13 @@ def _others(x: Node, axes: tuple[int, ...]) -> Node:
 
 def _exclusive_product(x: Node, axis: int) -> Node:
     """The product of the elements before each one."""
-    size = x.shape[axis]
-    pads = tuple((1, 0) if i == axis else (0, 0) for i in range(len(x.shape)))
-    bounds = tuple((0, n) for n in x.shape)
-    padded = Node(Op.PAD, x.dtype, (x,), pads)
-    shifted = Node(Op.SHRINK, x.dtype, (padded,), bounds)
     first = iota_along(x.shape, axis) < 1
-    assert shifted.shape[axis] == size
-    return scan(first.where(1.0, shifted), Op.MUL, axis)
+    return scan(first.where(1.0, _before(x, axis)), Op.MUL, axis)
+
+
+def _before(x: Node, axis: int) -> Node:
+    """What stands before each element, and 0 before the first."""
+    return cut(padded(x, axis, 1, 0), axis, (0, x.shape[axis]))
 
 
 _REDUCES: dict[Op, Callable[[Node, Node], Node]] = {
@@ -75,6 +74,8 @@ _REDUCES: dict[Op, Callable[[Node, Node], Node]] = {
 
 def scan_rule(node: Node, g: Node) -> tuple[Node | None, ...]:
     """The gradient of a SCAN."""
+    if len(node.src) > 1:
+        return _recurrence(node, g)
     return (_SCANS[node.arg.op](node, g),)
 
 
@@ -84,25 +85,20 @@ def _running_sum(node: Node, g: Node) -> Node:
 
 
 def _running_product(node: Node, g: Node) -> Node:
-    """d y[i] / d x[j] = product of x[k], k <= i, k != j: all pairs, so memory is quadratic."""
+    """Each product before an element, times what arrives behind it by way of all between."""
     x, axis = operand(node), node.arg.axis
-    size, last = x.shape[axis], len(x.shape)
-    wide = (*x.shape, size)  # axis: j, last axis: i
-    along_last = tuple(1 if i == axis else n for i, n in enumerate(x.shape))
-    others = permute_in(x, axis, along_last, wide)
-    row, column = iota_along(wide, axis), iota_along(wide, last)
-    later = row < column
-    tails = scan(later.where(others, 1.0), Op.MUL, last)
-    arriving = permute_in(g, axis, along_last, wide)
-    seen = (column < row).where(0.0, arriving * tails)
-    total = reshape(reduce(seen, Op.ADD, (last,)), x.shape)
-    return total * _exclusive_product(x, axis)
+    return _exclusive_product(x, axis) * _totals_behind(x, g, axis)
 
 
-def permute_in(x: Node, axis: int, lead: tuple[object, ...], wide: tuple[object, ...]) -> Node:
-    """`x` with `axis` moved to a new last axis, and repeated along its old place."""
-    order = (*(i for i in range(len(x.shape)) if i != axis), axis)
-    return expand(reshape(permute(x, order), (*lead, x.shape[axis])), wide)
+def _recurrence(node: Node, g: Node) -> tuple[Node, Node]:
+    arriving = _totals_behind(node.src[1], g, node.arg.axis)
+    return arriving, arriving * _before(node, node.arg.axis)
+
+
+def _totals_behind(factor: Node, g: Node, axis: int) -> Node:
+    """t[i] = g[i] + factor[i + 1] * t[i + 1]: what arrives at each total, and at those of it."""
+    following = cut(padded(factor, axis, 0, 1), axis, (1, factor.shape[axis] + 1))
+    return flip(scan(flip(g, axis), Op.ADD, axis, flip(following, axis)), axis)
 
 
 def _running_extreme(node: Node, g: Node) -> Node:

@@ -29,7 +29,7 @@ _LINEAR = MOVEMENT | {
     Op.UNWINDOW, Op.CAST, Op.WHERE, Op.GATHER, Op.CONTIGUOUS, Op.CONTIGUOUS_BACKWARD, Op.ALIAS,
     Op.COPY, Op.MULTI, Op.PART, Op.REAL, Op.IMAG, Op.COMPLEX,
 }  # fmt: skip
-_COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))  # linear where they add, or write
+_COMBINING = frozenset((Op.REDUCE, Op.SCAN, Op.SCATTER))
 _FLAT = frozenset((Op.DETACH, Op.TRUNC, Op.FLOOR, Op.CEIL, Op.ROUND))
 
 
@@ -66,11 +66,18 @@ def _tangent(node: Node, moving: list[Node | None]) -> Node | None:
     if node.op is Op.COLLECTIVE and node.arg.op in (Op.ADD, None):
         (moved,) = _known(moving)
         return again(node, moved)
-    if node.op in _LINEAR or (node.op in _COMBINING and node.arg.op in (Op.ADD, None)):
+    if _is_linear(node):
         return _applied(node, moving)
     rule = _along_elements if node.op in ALU else _transposed
     parts = _known(rule(node, at, part) for at, part in enumerate(moving) if part is not None)
     return sum(parts[1:], parts[0]) if parts else None
+
+
+def _is_linear(node: Node) -> bool:
+    """Whether all of its operands that move do so at once; a factor of a SCAN multiplies others."""
+    if node.op not in _COMBINING:
+        return node.op in _LINEAR
+    return node.arg.op in (Op.ADD, None) and not (node.op is Op.SCAN and len(node.src) > 1)
 
 
 def _known(parts: Iterable[Node | None]) -> list[Node]:

@@ -12,7 +12,8 @@ from typing import Self, TypeVar
 from ...dtype import DType, dtypes, sum_acc_dtype, to_dtype
 from ...errors import DTypeError, ShapeError
 from ...explained import explained
-from ...ir.args import ReduceArg, ScanArg
+from ...ir.args import ReduceArg
+from ...ir.builders import scan
 from ...ir.node import Node
 from ...ir.op import Op
 from ...ir.shape import same_size, size_product
@@ -271,7 +272,7 @@ class Reduce(Joining, Mathematics):
 
     # -- scans --------------------------------------------------------------------------------
 
-    def _scan(self, op: Op, name: str, axis: int) -> Self:
+    def _scan(self, op: Op, name: str, axis: int, *factor: Self) -> Self:
         at = resolve_axis(name, axis, self.ndim)
         self._check_op(op)
         if any(isinstance(size, Node) for size in self.shape):
@@ -281,7 +282,8 @@ class Reduce(Joining, Mathematics):
             )
         if not self.ndim or not self.numel():
             return self._again()
-        return self._result(Node(Op.SCAN, self.dtype, (self.node,), ScanArg(op, at)))
+        node = scan(self.node, op, at, *(each.node for each in factor))
+        return self._result(node, *factor)
 
     def cumsum(self, axis: int = 0) -> Self:
         """Running sums along an axis, in this shape and in the dtypes of `sum`: integers as int32,
@@ -327,22 +329,46 @@ class Reduce(Joining, Mathematics):
             is_there = is_there.bitwise_or(self.isnan())
         return values, is_there.where(self._places(at), 0)._scan(Op.MAX, name, at)
 
+    def linear_recurrence(self, factor: Operand, axis: int = 0) -> Self:
+        """`y[i] = factor[i] * y[i - 1] + x[i]` along an axis, from `y[-1] = 0`, where x is this
+        tensor.
+
+        Moving averages, filters and layers of linear states are such. The shapes broadcast. The
+        dtypes promote, integers to floats; half types are computed in float32. Memory is linear in
+        the elements, with gradients too. Raises ShapeError, IndexOutOfRange, and DTypeError for
+        complex numbers.
+        """
+        name = "linear_recurrence"
+        terms, factors = self._wide_pair(name, factor)
+        terms._check_real(name)
+        shape = broadcast_shapes(name, terms.shape, factors.shape)
+        result = terms.expand(shape)._scan(Op.ADD, name, axis, factors.expand(shape))
+        return result.cast(self._common_float(factor))
+
     def logcumsumexp(self, axis: int = 0) -> Self:
         """log of the running sums of exp(x) along an axis, without overflow; in this shape, as
         floats.
 
-        Sums over 1, 2, 4, ... elements in turn: a sum of n elements rounds log2(n) times. Raises
-        IndexOutOfRange, and DTypeError for complex numbers.
+        Sums are of what exponentials are beside the largest one so far. Raises IndexOutOfRange, and
+        DTypeError for complex numbers.
         """
-        at = resolve_axis("logcumsumexp", axis, self.ndim)
-        result, step = self._float(), 1
-        while self.ndim and step < self.shape[at]:
-            pairs = [(step if i == at else 0, 0) for i in range(self.ndim)]
-            whole = [(0, n) for n in self.shape]
-            before = result._padded(pairs, -math.inf).shrink(whole)
-            result = result.logaddexp(before).contiguous()
-            step *= 2
-        return result
+        name, x = "logcumsumexp", self._wide()
+        at = resolve_axis(name, axis, self.ndim)
+        if not self.ndim:
+            return self._float()
+        largest = x.detach()._scan(Op.MAX, name, at)
+        ends = [(1 if i == at else 0, 0) for i in range(self.ndim)]
+        before = largest._padded(ends, -math.inf).shrink([(0, n) for n in self.shape])
+        level = largest.isfinite().where(largest, 0)
+        grown = level.sub(before.isfinite().where(before, 0)).neg().exp()
+        total = (
+            x.sub(level)
+            .exp()
+            .contiguous()
+            .linear_recurrence(before.eq(-math.inf).where(0, grown).contiguous(), at)
+        )
+        logs = total.eq(0).where(1, total).log().add(level)
+        return total.eq(0).where(-math.inf, logs).cast(self._float().dtype)
 
     def triu(self, diagonal: int = 0) -> Self:
         """The last two axes' upper triangle, from a diagonal on; 0 elsewhere; shape and dtype stay.
