@@ -177,6 +177,14 @@ class _Emulation:
             self.stored_as[value, node.dtype] = one
         return value
 
+    def stack(self, node: Node, src: tuple[Node, ...]) -> Node:
+        """Lanes that are as they are stored are widened together."""
+        kind = node.dtype.scalar
+        if all(n.op is Op.CONST or (n, kind) in self.stored_as for n in src):
+            lanes = tuple(self.encode(n, kind) for n in src)
+            return self.decode(Node(Op.STACK, self.storage(node.dtype), lanes), node.dtype)
+        return Node(Op.STACK, _wide(node.dtype), src)
+
     def bitcast(self, node: Node, src: tuple[Node, ...]) -> Node:
         (bits,), old = src, operand(node).dtype
         if _is_narrow(old):
@@ -195,6 +203,7 @@ _SPECIAL: dict[Op, Callable[[_Emulation, Node, tuple[Node, ...]], Node]] = {
     Op.BOX: _Emulation.read,
     Op.STORE: _Emulation.store,
     Op.EXTRACT: _Emulation.lane,
+    Op.STACK: _Emulation.stack,
     Op.CAST: _Emulation.cast,
     Op.BITCAST: _Emulation.bitcast,
 }

@@ -260,9 +260,8 @@ class _Expander:
         steps = [{}] if vector is None else [{vector: n} for n in range(loop_size(vector))]
         numbers = [self._scalar(lane, position | step).arg for step in steps]
         lanes = [Node(Op.EXTRACT, node.dtype, (whole,), number) for number in numbers]
-        return (
-            lanes[0] if vector is None else Node(Op.STACK, node.dtype.vec(len(lanes)), tuple(lanes))
-        )
+        dtype = node.dtype.vec(len(lanes))
+        return lanes[0] if vector is None else Node(Op.STACK, dtype, tuple(lanes))
 
     def _pieces(self, load: Load, index: Node, position: Position, vector: Node) -> Node | None:
         """A load that goes through the ends of rows, as a masked load for each row it meets."""

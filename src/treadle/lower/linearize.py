@@ -142,11 +142,9 @@ class _Phase:
         self.work_items = work_items
         self.barriers = 0 if has_workgroups and work_items > 1 else None
         self.filling: set[Node | None] = set()  # the loops around what fills shared memory
-        self.awaited: set[Node] = set()  # the ENDs that somebody reads shared memory after
         self.order = nodes_of_phase(end)
-        for node in self.order:
-            if node.op is Op.AFTER and behind_after(node).op is Op.LOCAL:
-                self.awaited.update(After.of(node).effects)
+        reads = (n for n in self.order if n.op is Op.AFTER and behind_after(n).op is Op.LOCAL)
+        self.awaited = {e for n in reads for e in After.of(n).effects}  # read behind them
         self.deps = self._dependencies()
         self.rank = self._ranks()
         self.blocks: dict[Node | None, list[Node]] = {None: []}

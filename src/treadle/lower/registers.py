@@ -47,10 +47,9 @@ def _lower_phase(end: Node, earlier: New, numbers: Iterator[int]) -> Node:
     order = nodes_of_phase(end)
     free = free_ranges(end)
     groups: Groups = {}
-    for op in (Op.REDUCE, Op.END):
-        for node in order:
-            if node.op is op and (op is Op.REDUCE or closed_ranges(node) in groups):
-                groups.setdefault(closed_ranges(node), []).append(node)
+    for node in sorted(order, key=lambda n: n.op is Op.END):  # those of loops with REDUCEs alone
+        if node.op is Op.REDUCE or (node.op is Op.END and closed_ranges(node) in groups):
+            groups.setdefault(closed_ranges(node), []).append(node)
     new = dict(earlier)
     starts = _continued(order, groups, free)
 

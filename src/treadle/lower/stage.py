@@ -96,9 +96,8 @@ def _number_tickets(root: Node) -> Node:
         if not taken:
             return None
         effects = [effect.substitute(taken) for effect in end.effects]
-        for number in taken.values():
-            load = Load.of(number)
-            effects.append(Store(load.memory, load.index, number + 1).node())
+        loads = ((Load.of(number), number + 1) for number in taken.values())
+        effects += [Store(load.memory, load.index, after).node() for load, after in loads]
         return end._replace(effects=tuple(effects)).node()
 
     return rewrite_with(root, step)

@@ -128,11 +128,11 @@ class _Names:
 
 
 class Moves:
-    """A kernel and the moves made on it; `target` is what it is to run on."""
+    """A kernel, simplified, and the moves made on it; `target` is what it is to run on."""
 
     def __init__(self, root: Node, target: Target) -> None:
-        self.target = target
-        self._root, self._names = root, _Names(root)
+        self.target, self._root = target, simplify(root)
+        self._names = _Names(self._root)
         self._made: list[Move] = []
         self._is_making = self._has_counted = False
         self._known: Collection[int] = ()

@@ -94,9 +94,7 @@ def _is_exact(node: Node) -> bool:
     if node.op in (Op.ADD, Op.SUB):  # a product that is added may be rounded or not
         added = (behind(source, _VIEWS | {Op.NEG}) for source in node.src)
         return node.dtype.bits >= _MIN_BITS and all(n.op is not Op.MUL for n in added)
-    if node.op is Op.MUL:
-        return node.dtype.bits >= _MIN_BITS
-    return node.op in _ROUND_ONCE
+    return node.dtype.bits >= _MIN_BITS if node.op is Op.MUL else node.op in _ROUND_ONCE
 
 
 def _what_to_store(root: Node, known: dict[Node, bool]) -> list[Node]:

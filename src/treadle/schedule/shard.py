@@ -316,7 +316,7 @@ def _alongside(value: Value, lead: Spread) -> tuple[Node, ...]:
 
 def _by_parts(node: Node, src: list[Value]) -> Value | None:
     """The op on the parts of its sources, one by one; None if it cannot."""
-    if node.op in ALU or (node.op in (Op.GATHER, Op.SCATTER) and node.arg.along):
+    if node.op in ALU | {Op.SCAN} or (node.op in (Op.GATHER, Op.SCATTER) and node.arg.along):
         return _side_by_side(node, src)
     if node.op is Op.GATHER:
         return _gather(node, src)
@@ -443,7 +443,7 @@ def _gather(node: Node, src: list[Value]) -> Spread | None:
 
 
 def _side_by_side(node: Node, src: list[Value]) -> Spread | None:
-    """Elementwise ops, and GATHER and SCATTER along an axis that is not split: part by part."""
+    """Elementwise ops, and scans, GATHER and SCATTER along an axis that is not split, by parts."""
     unsplit = (None, None if node.op in ALU else node.arg.axis)
     lead = next((s for s in src if isinstance(s, Spread) and s.axis not in unsplit), None)
     if lead is None:
@@ -462,7 +462,7 @@ _RULES: dict[Op, Callable[[Node, Spread, int], Value | None]] = {
     Op.RESHAPE: _reshape,
     Op.SHRINK: _shrink,
     **dict.fromkeys(
-        SAME | {Op.CONTIGUOUS, Op.PAD, Op.FLIP, Op.WINDOW, Op.UNWINDOW, Op.SCAN, Op.SORT},
+        SAME | {Op.CONTIGUOUS, Op.PAD, Op.FLIP, Op.WINDOW, Op.UNWINDOW, Op.SORT},
         _along_other_axes,
     ),
 }

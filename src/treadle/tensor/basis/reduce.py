@@ -339,9 +339,11 @@ class Reduce(Joining, Mathematics):
         complex numbers.
         """
         name = "linear_recurrence"
+        factor = self._as_tensor(name, factor)
+        for part in (self, factor):
+            part._check_real(name)
+        shape = broadcast_shapes(name, self.shape, factor.shape)
         terms, factors = self._wide_pair(name, factor)
-        terms._check_real(name)
-        shape = broadcast_shapes(name, terms.shape, factors.shape)
         result = terms.expand(shape)._scan(Op.ADD, name, axis, factors.expand(shape))
         return result.cast(self._common_float(factor))
 
