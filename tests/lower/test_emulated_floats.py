@@ -10,7 +10,7 @@ from treadle.ir.args import ParamRef, ReduceArg, RegisterRef
 from treadle.ir.elementwise import cast_array, numpy_dtype
 from treadle.ir.interpret import evaluate
 from treadle.ir.node import Node
-from treadle.ir.op import Op
+from treadle.ir.op import ALU, Op
 from treadle.ir.verify import verify_kernel
 from treadle.lower.emulated_floats import emulate_dtypes
 
@@ -216,3 +216,20 @@ def test_memory_registers_and_reductions_change_dtype_together():
 def test_other_dtypes_stay_as_they_are():
     kernel = store(load(dtypes.float32, 0, 4) * 2.0 + load(dtypes.int32, 1, 4).cast(dtypes.float32))
     assert emulate_dtypes(kernel, frozenset()) is kernel
+
+
+@pytest.mark.parametrize("dtype", NARROW)
+@pytest.mark.parametrize("native", NATIVE)
+def test_lanes_that_lie_apart_are_widened_together(dtype, native):
+    memory = Node(Op.PARAM, dtype, (), ParamRef(0, 64))
+    lanes = [Node(Op.LOAD, dtype, (memory, Node.index(3 * n))) for n in range(8)]
+    lanes[2] = Node.const(dtype, 1.5)
+    value = Node(Op.STACK, dtype.vec(8), tuple(lanes)).cast(dtypes.float32.vec(8))
+    found = emulate_dtypes(value, native)
+    assert all(n.dtype.count == 8 for n in found.toposort() if n.op in ALU)
+    codes = every_code(dtype)[1:65]  # finite ones
+    loads = {n: n.src[1].arg for n in found.toposort() if n.op is Op.LOAD}
+    memory = {n: codes[at : at + 1].view(numpy_dtype(n.dtype))[0] for n, at in loads.items()}
+    expected = codes[0:24:3].astype(np.float32)
+    expected[2] = 1.5
+    np.testing.assert_array_equal(evaluate(found, memory), expected)

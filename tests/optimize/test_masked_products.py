@@ -65,3 +65,21 @@ def test_padded_parts_of_memory_end_where_they_do(rows, steps, columns, before, 
     found = one.pad(((0, 0), (before, 4))) @ other.pad(((before, 4), (0, 0)))
     right = x[:, inside].astype(np.float64) @ y[inside]
     np.testing.assert_allclose(found.numpy(), right, atol=1e-3)
+
+
+@pytest.mark.parametrize("size", [64, 100, 192])
+@pytest.mark.parametrize("make", ["product", "convolution", "chain"])
+@pytest.mark.parametrize("end", ["none", "sum", "mean of columns"])
+def test_a_condition_that_never_holds_leaves_no_product(size, make, end):
+    rng = np.random.default_rng(size)
+    x, y = (Tensor(numbers(rng, size, size)).realize() for _ in range(2))
+    if make == "convolution":
+        made = x.reshape(1, 1, size, size).conv2d(y[:5, :5].reshape(1, 1, 5, 5), padding=2)[0, 0]
+    else:
+        made = (x @ y).relu() @ y if make == "chain" else x @ y
+    never = Tensor.arange(size) >= size
+    masked = never.where(made, 0.0), never.where(2.0, made)
+    ends = {"none": lambda x: x, "sum": Tensor.sum, "mean of columns": lambda x: x.mean(0)}
+    for found, right in zip(masked, (0 * made.numpy(), made.numpy()), strict=True):
+        expected = ends[end](Tensor(right.astype(np.float64))).numpy()
+        np.testing.assert_allclose(ends[end](found).numpy(), expected, rtol=1e-4, atol=1e-3)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from treadle import Context, GlobalCounters, Tensor, dtypes, vmap
+from treadle import Context, GlobalCounters, Tensor, TinyJit, dtypes, vmap
 from treadle.errors import DTypeError, IndexOutOfRange, ShapeError
 from treadle.func import jvp
 
@@ -78,6 +78,26 @@ def test_a_batch_and_devices_of_a_split_tensor():
         split = [a.shard(("CPU:0", "CPU:1"), axis) for a in ours]
         found = split[0].linear_recurrence(split[1], 1)
         np.testing.assert_allclose(found.numpy(), expected, atol=2e-6)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_what_else_is_in_a_program_changes_nothing(axis):
+    x, factor = drawn((40, 300))
+    expected = in_order(x, factor, axis)
+    ours = Tensor(x).realize(), Tensor(factor).realize()
+    with Context(REPRODUCIBLE=1):
+        found = (ours[0] * 2 - ours[0]).linear_recurrence(ours[1], axis)
+        np.testing.assert_allclose(found.numpy(), expected, atol=2e-6)
+    turned = (ours[0] * (1 + 2j)).real.linear_recurrence(ours[1], axis) * 1j  # beside complex ones
+    np.testing.assert_allclose(turned.numpy(), expected * 1j, atol=2e-6)
+    step = TinyJit(lambda x, factor: x.linear_recurrence(factor, axis).realize())
+    for scale in (1.0, 2.0, -3.0, 0.5):
+        found = step((ours[0] * scale).realize(), ours[1])
+        np.testing.assert_allclose(found.numpy(), scale * expected, atol=6e-6)
+    place = (ours[0] + 0).realize()
+    place.assign(place.flip(axis).linear_recurrence(place * 0.5, axis))
+    behind = in_order(np.flip(x, axis), x * np.float32(0.5), axis)
+    np.testing.assert_allclose(place.numpy(), behind, rtol=1e-5, atol=2e-6)
 
 
 def test_dtypes_promote_and_shapes_broadcast(device):

@@ -38,7 +38,7 @@ def separate_sums(nodes: list[Node], target: Target | None) -> list[Node]:
 
     def change(node: Node, now: Node) -> Node:
         if node in sums:
-            now = rebuild(now, (_in_memory(operand(now), is_heavy(node)),))
+            now = rebuild(now, tuple(_in_memory(source, is_heavy(node)) for source in now.src))
         if node in stored and not _is_in_memory(now):
             now = Node(Op.CONTIGUOUS, node.dtype, (now,))
         if node.origin is not None and now is not node:
