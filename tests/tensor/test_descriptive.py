@@ -36,6 +36,13 @@ def test_statistics_of_more_halves_than_a_half_counts(dtype):
         np.testing.assert_allclose(found.float().numpy(), wanted, rtol=1e-2, atol=1e-2)
 
 
+def test_correlations_of_halves_whose_variances_are_beyond_them():
+    values = np.random.default_rng(4).normal(size=(3, 500)).astype(np.float16) * 300
+    found, wanted = Tensor(values).corrcoef(), np.corrcoef(values.astype(np.float64))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-3, atol=1e-3)
+    assert Tensor(values[0]).corrcoef().item() == 1
+
+
 def test_quantiles_beside_an_infinity_are_numpys():
     for values in ([1.0, -np.inf, 2, 3], [1.0, np.inf, 2, 3]):
         for share in (0.25, 0.4, 0.75):

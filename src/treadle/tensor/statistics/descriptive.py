@@ -83,11 +83,13 @@ class Descriptive(Basis):
 
         Raises ShapeError, DTypeError.
         """
-        found = self.cov()
+        self._check_real("corrcoef")
+        found, dtype = self._wide().cov(), self._float().dtype  # which a half's would leave
         if not found.ndim:
-            return found.div(found)
+            return found.div(found).cast(dtype)
         size = found.diagonal().sqrt()
-        return found.div(size.unsqueeze(1)).div(size.unsqueeze(0)).clamp(-1.0, 1.0)
+        scaled = found.div(size.unsqueeze(1)).div(size.unsqueeze(0))
+        return scaled.clamp(-1.0, 1.0).cast(dtype)
 
     # -- histograms ---------------------------------------------------------------------------
 
