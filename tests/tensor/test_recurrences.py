@@ -100,6 +100,25 @@ def test_what_else_is_in_a_program_changes_nothing(axis):
     np.testing.assert_allclose(place.numpy(), behind, rtol=1e-5, atol=2e-6)
 
 
+def test_factors_that_are_beyond_all_numbers_together_leave_zeros(device):
+    x = np.zeros((2, 3000), np.float32)
+    x[0, 2990:], x[1, :3] = 1, 1e-30
+    factor = np.full_like(x, 2.0)
+    factor[1, 1500:] = 0
+    found = Tensor(x, device=device).linear_recurrence(Tensor(factor, device=device), 1).numpy()
+    with np.errstate(over="ignore", invalid="ignore"):
+        expected = in_order(x, factor, 1)
+    is_number = np.abs(expected) < 1e38
+    np.testing.assert_allclose(found[is_number], expected[is_number], rtol=1e-5)
+    assert is_number[0].all()
+
+
+def test_an_infinite_factor_of_one_step_is_not_a_number():
+    with Context(CHECK_KERNELS=1):
+        found = Tensor([[1.0], [2.0]]).linear_recurrence(Tensor([[np.inf], [2.0]]), 1)
+        assert np.array_equal(found.numpy(), [[np.nan], [2]], equal_nan=True)
+
+
 def test_dtypes_promote_and_shapes_broadcast(device):
     x = Tensor([1, 2, 3], device=device)
     assert x.linear_recurrence(2).dtype is dtypes.float32

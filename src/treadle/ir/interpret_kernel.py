@@ -366,27 +366,29 @@ class KernelMeaning:
         held, *before = update.src[0].src if update.src[0].op is Op.AFTER else update.src[:1]
         if not plain or held is not register or update.arg is None:
             raise NotPlain("its steps depend on each other")
-        loops = update.src[2:]
+        _, term, *loops = update.src
+        if before:
+            return self._recurrence(update, before, frame)
         if not loops:
-            return self._value(update.src[1], frame)
+            return self._value(term, frame)
         (loop,) = loops
-        last, term = self._number(loop, frame), update.src[1]
-        if not before:
-            return self._through(update.arg, loops, frame, term, last)[0]
-        return self._recurrence(loop, frame, (term, before[0].src[1]), last)
+        return self._through(update.arg, (loop,), frame, term, self._number(loop, frame))[0]
 
-    def _recurrence(
-        self, loop: Node, frame: _Frame, terms: tuple[Node, Node], last: Array
-    ) -> Value:
-        """A total, 0 at first, that the second of `terms` multiplies before the first is added."""
+    def _recurrence(self, update: Node, before: list[Node], frame: _Frame) -> Value:
+        """A total of 0 that each step multiplies by the value `before`, and then adds to."""
+        (_, term, *loops), (first, *more) = update.src, before
+        if more or (first.arg, update.arg) != (Op.MUL, Op.ADD) or first.src[0].op is Op.AFTER:
+            raise NotPlain("its steps are no linear recurrence")
+        last = self._number(loops[0], frame) if loops else np.zeros((), np.int64)
         block, count = max(1, BLOCK // max(1, frame.size)), int(np.max(last, initial=0)) + 1
         found = Value(np.zeros(()))
         for begin in range(0, count, block):
             number = np.arange(begin, min(begin + block, count))
             steps = number.reshape(-1, *(1,) * frame.depth)
-            inner = _Frame(frame, {loop: steps}, frame.size * len(number), frame.depth + 1)
-            term, factor = (self._value(each, inner) for each in terms)
-            found = recurrence(terms[0].dtype, found, term, factor, steps <= last)
+            bound = dict.fromkeys(loops, steps)
+            inner = _Frame(frame, bound, frame.size * len(number), frame.depth + 1)
+            terms, factors = (self._value(each, inner) for each in (term, first.src[1]))
+            found = recurrence(term.dtype, found, terms, factors, steps <= last)
         return found
 
 

@@ -119,10 +119,7 @@ def recognise(nest: Nest) -> TileProblem | None:
 
 
 def problem_of(nest: Nest, reduce: Node, column: Node | None = None) -> TileProblem | None:
-    """The problem that a reduction of a nest is, with `column`, or the best loop, as a column.
-
-    None beside a scan: tiles have an order of their own.
-    """
+    """The problem that a reduction is, `column` or the best loop as columns; none beside scans."""
     shared, loops = operands_of(reduce), frozenset(nest.loops)
     if shared is None or nest.has_scans:
         return None

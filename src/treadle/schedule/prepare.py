@@ -121,6 +121,8 @@ def _in_blocks(node: Node) -> Node:
     ends = (cut(each, axis + 1, (step - 1, step)) for each in (inner, *products))
     last, *factors = (reshape(end, (*outer, count, *rest)) for end in ends)
     before = padded(cut(scan(last, op, axis, *factors), axis, (0, count - 1)), axis, 1, 0)
-    before = math.prod(products, start=expand(reshape(before, (*outer, count, 1, *rest)), blocks))
+    before = expand(reshape(before, (*outer, count, 1, *rest)), blocks)
+    if products:  # of factors that are beyond all numbers together, too
+        before = before.eq(0).where(before, math.prod(products, start=before))
     whole = (iota_along(blocks, axis) > 0).where(before.alu(op, inner), inner)
     return cut(reshape(whole, (*outer, count * step, *rest)), axis, (0, size))
