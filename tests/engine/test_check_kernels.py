@@ -5,18 +5,20 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from treadle import Context, GlobalCounters, Tensor, TinyJit, dtypes
 from treadle.engine import kernels, pipeline
-from treadle.engine.check_kernels import TALLY
+from treadle.engine.check_kernels import TALLY, _require
 from treadle.engine.prepacked import Kept
 from treadle.errors import KernelMismatch
 from treadle.ir.loops import loop_size
 from treadle.ir.node import Node
 from treadle.ir.op import Op
+from treadle.ir.rounding import Value
 from treadle.optimize.moves import Schedule
 from treadle.schedule.kernel import Kernel
 from treadle.target import Target
@@ -246,3 +248,15 @@ def test_a_remembered_program_keeps_no_memory_of_what_it_was_made_for(checked: N
     del x
     gc.collect()
     assert GlobalCounters.mem_used == before
+
+
+@pytest.mark.parametrize("off", [1, -40])
+def test_bits_of_float64_may_be_off_where_no_float64_tells_them_apart(off: int) -> None:
+    bits = np.array([13824727720441940992 + n for n in range(0, 4096, 64)], np.uint64)
+    right = Value((bits.astype(object) + off).astype(np.uint64), np.full(bits.shape, 46.0))
+    rounded = np.abs(bits.astype(np.float64) - right.value.astype(np.float64))
+    assert rounded.max() > 46  # two numbers between which both lie
+    there = SimpleNamespace(opened=SimpleNamespace(name="CPU"))
+    before = TALLY.elements
+    _require(there, 0, np.arange(bits.size), bits, right, "")
+    assert TALLY.elements == before + bits.size

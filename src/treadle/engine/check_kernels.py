@@ -34,6 +34,7 @@ from ..ir.interpret_kernel import KernelMeaning, NotPlain, digits, steps_and
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.rounding import Value
+from ..ir.rounding_bits import distance
 from ..ir.versions import memory_key, view_base
 from ..ir.views import After, Assign
 from ..optimize.heuristic import parsed, replay
@@ -250,8 +251,11 @@ def _require(
     if right.error is not None:
         error = np.broadcast_to(right.error, exact.shape)
         same = same | np.isinf(error)
-        with np.errstate(all="ignore"):  # integers are of bits of floats, or exact
-            apart = np.abs(exact.astype(np.float64) - value.astype(np.float64))
+        with np.errstate(all="ignore"):
+            if exact.dtype.kind in "iu":  # of bits of floats, which no float64 tells apart
+                apart = distance(exact, value.astype(exact.dtype))
+            else:
+                apart = np.abs(exact.astype(np.float64) - value.astype(np.float64))
         same = same | ((error > 0) & (apart <= error))
         TALLY.unknown += int(np.isinf(error).sum())
     if exact.dtype.kind == "f" and not checked.opened.name.startswith("CPU"):

@@ -174,14 +174,14 @@ def running_totals(nest: Nest) -> list[Node]:
     """The total of each scan as it is at each step, an AFTER; none of what is no scan."""
     if any(n.op is Op.TICKET for n in nest.nodes):
         return []
-    updates = [n for n in nest.nodes if n.op is Op.UPDATE]
-    before = {source for n in updates for source in operand(n).src[1:]}  # other ones of a step
-    return [After(behind_after(operand(n)), (n,)).node() for n in updates if n not in before]
+    updates = {n: Update.of(n).register for n in nest.nodes if n.op is Op.UPDATE}
+    before = {e for r in updates.values() if r.op is Op.AFTER for e in After.of(r).effects}
+    return [After(behind_after(r), (n,)).node() for n, r in updates.items() if n not in before]
 
 
 def changes_of(total: Node) -> list[Update]:
     """What is done to a running total in each step, one after the other."""
-    last = Update.of(total.src[1])
+    (last,) = map(Update.of, After.of(total).effects)
     return [*(changes_of(last.register) if last.register.op is Op.AFTER else ()), last]
 
 

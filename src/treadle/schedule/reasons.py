@@ -191,8 +191,9 @@ def _why_store_reduce(node: Node, demands: list[Demand], weight: Weight) -> str 
     if demand.heavy:
         return "a matmul-like reduction reads it"
     root, loops = demand.group.root, demand.group.ranges
-    is_long = _reduce_size(node) >= MIN_NESTED_REDUCE and elements(operand(node)) >= LARGE_WORK
-    if (heavy or is_long) and root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE):
+    is_long = root.op is Op.SCAN and _reduce_size(node) >= MIN_NESTED_REDUCE
+    is_long = is_long and elements(operand(node)) >= LARGE_WORK
+    if is_long or (heavy and root.op in (Op.SCAN, Op.SCATTER, Op.DISTRIBUTE)):
         return "a long reduction is no part of loops whose steps stand in order"
     if used == ranges_in(home.ranges):
         if _is_mostly_padding(node, demand):

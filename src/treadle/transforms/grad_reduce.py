@@ -14,7 +14,7 @@ from ..ir.builders import constant, cut, expand, iota_along, padded, permute, re
 from ..ir.node import Node
 from ..ir.op import Op
 from ..ir.shape import size_product
-from ..ir.views import operand
+from ..ir.views import operand, operands
 from .shapes import computed_anew, flip, reduce
 
 __all__ = ["reduce_rule", "scan_rule"]
@@ -91,7 +91,8 @@ def _running_product(node: Node, g: Node) -> Node:
 
 
 def _recurrence(node: Node, g: Node) -> tuple[Node, Node]:
-    arriving = _totals_behind(node.src[1], g, node.arg.axis)
+    _, factor = operands(node)
+    arriving = _totals_behind(factor, g, node.arg.axis)
     return arriving, arriving * _before(node, node.arg.axis)
 
 

@@ -72,7 +72,7 @@ ON_SQUARE = {"self": SQUARE, "x": SQUARE, "x1": SQUARE, "x2": SQUARE, "b": SQUAR
 
 _GUESSES = {
     **named("self x x1 x2 other b w tensor1 tensor2 target Y y end imag angle values weight "
-            "positive negative q var exponent", ROWS),
+            "positive negative q var exponent factor", ROWS),
     **named("batch1 batch2", BATCH), **named("shape order axes", (1, 0)),
     **named("dim axis start start_dim destination shifts shift offset", 0),
     **named("n k m steps chunks length size step stop row col num_samples groups num source p "
