@@ -118,3 +118,31 @@ def test_scans_of_what_no_cache_holds_are_one_kernel_and_right(axis: int) -> Non
     at[axis] = places.numpy()
     np.add.at(first, tuple(at), weights)
     np.testing.assert_allclose(grad.numpy(), later + first, atol=2e-3)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("kind", ["sum", "distance", "product under a mask"])
+@pytest.mark.parametrize("is_beside", [False, True])
+def test_scans_of_reductions_so_long_that_they_are_stored(kind, axis, is_beside):
+    rng = np.random.default_rng(axis)
+    a, b = rng.standard_normal((64, 1, 40)), rng.standard_normal((1, 300, 40))
+    mask, weights = np.arange(40) % 5 > 0, rng.standard_normal((64, 300))
+    x, y = (Tensor(each.astype(np.float32), requires_grad=True) for each in (a, b))
+    if kind == "sum":
+        made, exact, slopes = (x + y).sum(-1), (a + b).sum(-1), (a * 0 + b * 0 + 1,) * 2
+    elif kind == "distance":
+        made, exact = (x - y).abs().sum(-1), np.abs(a - b).sum(-1)
+        slopes = np.sign(a - b), np.sign(b - a)
+    else:
+        made, exact = Tensor(mask).where(x * y, 0.0).sum(-1), (a * b * mask).sum(-1)
+        slopes = a * 0 + b * mask, b * 0 + a * mask
+    scanned = made.cumsum(axis) + (made * 2 if is_beside else 0)
+    right = exact.cumsum(axis) + (exact * 2 if is_beside else 0)
+    (scanned * Tensor(weights.astype(np.float32))).sum().backward()
+    np.testing.assert_allclose(scanned.numpy(), right, rtol=0, atol=2e-6 * np.abs(right).max())
+    arriving = np.flip(np.flip(weights, axis).cumsum(axis), axis) + 2 * is_beside * weights
+    for grad, slope, over in zip((x.grad, y.grad), slopes, (1, 0), strict=True):
+        expected = (arriving[..., None] * slope).sum(over, keepdims=True)
+        np.testing.assert_allclose(
+            grad.numpy(), expected, rtol=0, atol=3e-6 * np.abs(expected).max()
+        )

@@ -363,12 +363,10 @@ class Reduce(Joining, Mathematics):
         before = largest._padded(ends, -math.inf).shrink([(0, n) for n in self.shape])
         level = largest.isfinite().where(largest, 0)
         grown = level.sub(before.isfinite().where(before, 0)).neg().exp()
-        total = (
-            x.sub(level)
-            .exp()
-            .contiguous()
-            .linear_recurrence(before.eq(-math.inf).where(0, grown).contiguous(), at)
-        )
+        # Stored, as a recurrence goes step by step along rows, and exponentials go in vectors.
+        terms = x.sub(level).exp().contiguous()
+        factors = before.eq(-math.inf).where(0, grown).contiguous()
+        total = terms.linear_recurrence(factors, at)
         logs = total.eq(0).where(1, total).log().add(level)
         return total.eq(0).where(-math.inf, logs).cast(self._float().dtype)
 
