@@ -206,3 +206,12 @@ def test_the_first_of_equal_extremes_is_that_of_the_first_device(name, kind, siz
     np.testing.assert_array_equal(getattr(x, name)(0).numpy(), getattr(a, name)(0))
     np.testing.assert_array_equal(getattr(x, name)(1).numpy(), getattr(a, name)(1))
     assert getattr(x, name)().item() == getattr(a, name)()
+
+
+@pytest.mark.parametrize("axis", [None, 0])
+@pytest.mark.parametrize("devices", [TWO, THREE])
+@pytest.mark.parametrize("size", [6, 3000])
+def test_what_is_split_names_elements(size, devices, axis):
+    a, index = numbers(12), RANDOM.integers(0, 12, size)
+    found = Tensor(a).shard(devices, axis).gather(0, Tensor(index).shard(devices, 0))
+    np.testing.assert_array_equal(found.numpy(), a[index])

@@ -41,7 +41,6 @@ Position = dict[Node, int]  # steps of unrolled RANGEs, and perhaps of a vector 
 
 # What is simplified side by side: a condition's sides depend on fewer loops than all of it.
 _BY_SIDES = (Op.AND, Op.OR, Op.XOR, Op.CMPLT)
-_REDUCED = (Op.REDUCE, Op.ITEM)  # values of their own in an index, which have lanes
 
 
 _terms_of = once(linear_terms)  # looked up once for all positions
@@ -182,10 +181,10 @@ class _Expander:
             sides = (self._scalar(side, position) for side in node.src)
             return simplify(alu(node.op, *sides))
         mapping = {r: Node.index(n) for r, n in position.items()}
-        for part in node.toposort(lambda n: n.op not in _REDUCED):
+        for part in node.toposort(lambda n: not _is_reduced(n)):
             if part.op is Op.LOAD:  # one lane at a time: a vector has no place in an index
                 mapping[part] = self._lane_load(part, position)
-            elif part.op in _REDUCED:
+            elif _is_reduced(part):
                 mapping[part] = self._lane_of(part, position)
         return simplify(node.substitute(mapping))
 
@@ -496,6 +495,12 @@ def _of_lanes(op: Op, total: Node) -> Node:
         Node(Op.HREDUCE, part.dtype.scalar, (part,), op), part.dtype.count
     )
     return tuple_of([operand(part) for part in items(of_lanes(op, total, across))])
+
+
+def _is_reduced(node: Node) -> bool:
+    """Whether this is a value of its own in an index, which has lanes: a running total, too."""
+    is_total = node.op is Op.AFTER and node.src[0].op is Op.REGISTER
+    return is_total or node.op in (Op.REDUCE, Op.ITEM)
 
 
 def _alu(node: Node, src: tuple[Node, ...]) -> Node:

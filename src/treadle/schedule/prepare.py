@@ -28,9 +28,10 @@ def without_marks(nodes: list[Node], target: Target | None) -> list[Node]:
 
     An output that is one stays, as a copy: what it is of may be memory.
     """
-    bare = without(nodes, lambda n: n.op in (Op.CHECKED, Op.DETACH))
+    marks = (Op.CHECKED, Op.DETACH)
+    bare = without(nodes, lambda n: n.op in marks)
     pairs = zip(nodes, bare, strict=True)
-    return [n.replace(src=(value,)) if n.op is Op.DETACH else value for n, value in pairs]
+    return [n.replace(src=(value,)) if n.op in marks else value for n, value in pairs]
 
 
 def fold_empty_loops(nodes: list[Node], target: Target | None) -> list[Node]:

@@ -127,20 +127,22 @@ class Patches(Basis):
         spatial = self.shape[2:]
         taps = []
         for axis, size in enumerate(spatial):
-            at = grid.select(-1, len(spatial) - 1 - axis).flatten(1)
+            at = grid.select(-1, len(spatial) - 1 - axis).flatten(1)._wide()
             taps.append(at._taps(size, mode, padding_mode, align_corners))
         flat, total = self.flatten(2), None
         lead = (*self.shape[:2], math.prod(grid.shape[1:-1]))
         for chosen in itertools.product(*taps):
-            place, weight, inside = chosen[0]
-            for size, (at, factor, fits) in zip(spatial[1:], chosen[1:], strict=True):
-                place, weight = place.mul(size).add(at), weight.mul(factor)
-                inside = inside.bitwise_and(fits)
-            index = inside.where(place, -1).int().unsqueeze(1).expand(lead)
-            part = flat._pick(2, index, along=True).mul(inside.where(weight, 0.0).unsqueeze(1))
+            pixel, weight, inside = chosen[0]
+            place = inside.where(pixel, 0.0).int()  # floats cannot count the pixels of an image
+            for size, (pixel, factor, fits) in zip(spatial[1:], chosen[1:], strict=True):
+                place = place.mul(size).add(fits.where(pixel, 0.0).int())
+                weight, inside = weight.mul(factor), inside.bitwise_and(fits)
+            index = inside.where(place, -1).unsqueeze(1).expand(lead)
+            picked = flat._pick(2, index, along=True)._wide()
+            part = picked.mul(inside.where(weight, 0.0).unsqueeze(1))
             total = part if total is None else total.add(part)
         assert total is not None
-        return total.reshape((*self.shape[:2], *grid.shape[1:-1]))
+        return total.reshape((*self.shape[:2], *grid.shape[1:-1])).cast(self.dtype)
 
     def _check_grid(self, grid: Self, mode: str, padding: str) -> None:
         rank = self.ndim - 2
