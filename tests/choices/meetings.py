@@ -217,10 +217,51 @@ def attention(
     return _of_parts(parts, run, np.zeros(1, np.float32))
 
 
+# What is made of queries q that are turned, of two matrices for products and one to scale.
+OF_TURNED: dict[str, Callable[..., Any]] = {
+    "two": lambda o, q, k, u, y: (q @ k, (q * 0.5) @ u),
+    # A number for each of the rows, which another kernel reads, too.
+    "two_and_scaled": lambda o, q, k, u, y: (
+        (q @ k) / (1 + o.sum(q * q, -1)), (q * 0.5) @ u, y / (1 + o.sum(q * q, -1))
+    ),
+}  # fmt: skip
+
+
+def turned_queries(
+    seed: int, size: tuple[int, int, int, int], results: str, along: bool = False
+) -> Recipe:
+    """Products of queries whose neighbours are turned by an angle for each place (rotary).
+
+    A kernel keeps their rows, which are of no product in it: it computes them where they are read.
+    Their other factors lie `along` the steps, or across.
+    """
+    rng = random.Random(seed)
+    b, t, d, m = size
+
+    def run(o: Any, x: Any, w: Any, *others: Any) -> Any:
+        k, u, y, cosine, sine = others
+        pairs = o.reshape(x @ w, b, t, d // 2, 2)
+        one, two = pairs[..., 0], pairs[..., 1]
+        q = o.stack([one * cosine - two * sine, two * cosine + one * sine], -1)
+        k, u = (o.transpose(v, 0, 2, 1) if along else v for v in (k, u))
+        return OF_TURNED[results](o, o.reshape(q, b, t, d) * 0.1, k, u, y)
+
+    factors = [_small(rng, b, m, d) if along else _small(rng, b, d, m) for _ in range(2)]
+    angles = np.outer(np.arange(t), np.geomspace(1, 1e-3, d // 2))
+    turns = [each(angles).astype(np.float32) for each in (np.cos, np.sin)]
+    inputs = [_small(rng, b, t, 32), _small(rng, 32, d), *factors, _small(rng, b, t, m), *turns]
+    return Recipe(run, inputs)
+
+
 STATISTICS: dict[str, Way] = {
     "sums_of_sums_of_rows": lambda rng, n, k: Part(
         lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 2) * 0.1), 1), n, 1) * 0.1,
         [normal(rng, n, 4, k // 4)],
+    ),
+    # So many steps for one result that workers share chunks of them, and not down columns alone.
+    "sums_of_many_sums_down": lambda rng, n, k: Part(
+        lambda o, x: o.reshape(o.sum(o.tanh(o.sum(x, 1) * 0.1), 0), n, k) * 0.1,
+        [normal(rng, 100, 20, n, k)],
     ),
     "variances_of_whole_rows": lambda rng, n, k: Part(
         lambda o, x: o.var(x, -1), [normal(rng, n, k)]
@@ -580,7 +621,8 @@ OF = {
     f.__name__: f
     for f in (
         attention, beside, chained, columns_twice, drawn, kept_rows, onto, output, output_beside,
-        product, products, rows, scan, scan_of_pieces, strided, windows, woven_twice,
+        product, products, rows, scan, scan_of_pieces, strided, turned_queries, windows,
+        woven_twice,
     )
 }  # fmt: skip
 
