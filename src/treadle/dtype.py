@@ -98,20 +98,20 @@ class DType:
 
     @property
     def min(self) -> Any:
-        """The smallest value: an int, -inf for floats, False for bool."""
+        """The smallest value: an int, -inf for floats, but -448 for fp8e4m3, False for bool."""
         if self.kind == "bool":
             return False
         if self.kind == "float":
-            return -math.inf
+            return -self.max
         return 0 if self.kind == "uint" else -(1 << (self.bits - 1))
 
     @property
     def max(self) -> Any:
-        """The largest value: an int, +inf for floats, True for bool."""
+        """The largest value: an int, +inf for floats, but 448 for fp8e4m3, True for bool."""
         if self.kind == "bool":
             return True
-        if self.kind == "float":
-            return math.inf
+        if self.kind == "float":  # fp8e4m3 has no infinities
+            return 448.0 if self.name == "fp8e4m3" else math.inf
         return (1 << self.bits) - 1 if self.kind == "uint" else (1 << (self.bits - 1)) - 1
 
     def as_const(self, value: Any) -> Any:
@@ -295,12 +295,18 @@ class dtypes(metaclass=_Defaults):
 
     @staticmethod
     def min(dtype: object) -> Any:
-        """The smallest value of a type: an integer, -inf, or False. Raises DTypeError."""
+        """The smallest value of a type: an integer, -inf, False; -448 of fp8e4m3.
+
+        Raises DTypeError.
+        """
         return _ordered("min", dtype).min
 
     @staticmethod
     def max(dtype: object) -> Any:
-        """The largest value of a type: an integer, +inf, or True. Raises DTypeError."""
+        """The largest value of a type: an integer, +inf, True; 448 of fp8e4m3.
+
+        Raises DTypeError.
+        """
         return _ordered("max", dtype).max
 
     @staticmethod

@@ -125,3 +125,33 @@ def test_a_reduction_cut_into_uneven_chunks_is_right():
     a, b = rng.standard_normal((70, 8209)), rng.standard_normal((8209, 40))  # 8209 is a prime
     x, y = Tensor(a.astype(np.float32), device="CPU"), Tensor(b.astype(np.float32), device="CPU")
     np.testing.assert_allclose((x @ y).numpy(), a @ b, rtol=1e-3, atol=1e-2)
+
+
+def _repeated(x):
+    return x.repeat_interleave(2, 0)[: x.shape[0]].logsumexp(0, keepdim=True)
+
+
+def _unfolded(x):
+    return x.pad((0, 2)).unfold(1, 3, 1)[..., 2].logsumexp(1, keepdim=True)
+
+
+def _padded(x):
+    return x.pad(((0, 0), (1, 2)))[:, : x.shape[1]].softmax(1).square().sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("form", [_repeated, _unfolded, _padded])
+@pytest.mark.parametrize("shape", [(8, 2), (300, 2), (1000, 12), (193, 130)])
+def test_quotients_of_elements_that_are_not_there_do_not_reach_gradients(shape, form, device):
+    """The result is computed with its gradient, whose products divide by statistics of lines."""
+    rng = np.random.default_rng(3)
+    arrays = [rng.standard_normal(shape).astype(np.float32) for _ in range(3)]
+
+    def results(device, dtype):
+        x, y, c = (Tensor(a, device=device).cast(dtype).contiguous().realize() for a in arrays)
+        out = form(x) + y
+        (gradient,) = (out * c).sum().gradient(x)
+        out.realize(gradient)
+        return out.numpy(), gradient.numpy()
+
+    for mine, wanted in zip(results(device, "float32"), results("REF", "float64"), strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=2e-4, atol=2e-4 * np.abs(wanted).max())

@@ -3,7 +3,8 @@
     WHERE(c, a * b, 0)                    ->  (a where c) * b
     LOAD(a, gate c) * LOAD(b, gate c)     ->  LOAD(a, gate c) * LOAD(b)
 
-Both where c keeps b to a part of its memory, as what lies beside that may be infinite.
+Both where c keeps b to a part of its memory, as what lies beside that may be infinite, or where b
+is computed from what is 0 where c does not hold: a quotient of such is no number.
 
 So that the product stands on top, and its factors depend on as few loops as they can. Where a
 condition is about places, a masked factor is padding with zeros: where the other is infinite, the
@@ -80,8 +81,20 @@ def _distributed(value: Node) -> Node:
     one, other = map(masked, held, product.src)
     one = _without_needless_gates(one, other)
     other = _without_needless_gates(other, one)
+    one, other = (masked(_unmasked(factor, conditions), factor) for factor in (one, other))
     condition = all_of(chosen)
     return condition.where(one, 0) * condition.where(other, 0)
+
+
+def _unmasked(factor: Node, conditions: list[Node]) -> list[Node]:
+    """Those of `conditions` under which a factor is computed from zeros in place of elements.
+
+    Such as a quotient of two that are not there, which is no number.
+    """
+    own = parts(Where.of(factor).condition) if _is_masked(factor) else []
+    loads = [Load.of(n) for n in factor.toposort() if n.op is Op.LOAD and n is not factor]
+    gates = {gate for load in loads for gate in parts(load.gate)}
+    return [c for c in conditions if c in gates and c not in own]
 
 
 def _loops_read(factor: Node) -> Ranges:
