@@ -27,7 +27,7 @@ from ..render.banks import ways_of
 from .references import attention
 
 TARGET = parse_target("sm_80")
-BOTH = pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX"])
+ON_DEVICES = pytest.mark.parametrize("device", ["CUDA", "CUDA:PTX", "CUDA:PTX:sm_90a"])
 
 
 def numbers(*shape, seed=0, dtype=dtypes.bfloat16, device="CPU"):
@@ -204,19 +204,26 @@ def test_matrix_units_are_what_a_tile_waits_for(width):
     shape = (64, 4096, width)
     q, k, v = (Tensor.full(shape, n, dtype=dtypes.bfloat16).contiguous() for n in range(3))
     Tensor.realize(q, k, v)
-    target = parse_target("sm_90a")
-    (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True), target)
-    (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
-    nodes = phase.program.src
-    tile, mask = (n for n in nodes if n.op is Op.RANGE and n.arg.kind == "loop")
-    inside = nodes[nodes.index(tile) :]
-    count = lambda op: sum(n.op is op for n in inside)
-    copies = sum(n.op is Op.STORE and n.arg == ASYNCHRONOUS for n in inside)
-    assert inside.index(mask) > 0
+    inside = {}
+    for arch in ("sm_90", "sm_90a"):
+        target = parse_target(arch)
+        (kernel,) = kernels(q.scaled_dot_product_attention(k, v, is_causal=True), target)
+        (phase,) = lower(optimize(kernel.ast, target)[0], len(kernel.buffers), target).phases
+        nodes = phase.program.src
+        tile, mask = (n for n in nodes if n.op is Op.RANGE and n.arg.kind == "loop")
+        inside[arch] = nodes[nodes.index(tile) :]
+        assert inside[arch].index(mask) > 0
+    count = lambda op, arch="sm_90": sum(n.op is op for n in inside[arch])
+    copies = sum(n.op is Op.STORE and n.arg == ASYNCHRONOUS for n in inside["sm_90"])
     assert count(Op.MMA) == 2 * width
     assert count(Op.QUICK_EXP2) == 68
     assert (count(Op.FRAGMENT), copies) == {64: (32, 8), 128: (80, 16)}[width]
     assert 8 * count(Op.MMA) > 1.3 * 16 * (count(Op.FRAGMENT) + copies)
+    # Half as many rows of a subgroup, whose factors it does not read.
+    products = [n for n in inside["sm_90a"] if n.op is Op.WGMMA]
+    assert sum(n.arg.turns * n.arg.columns for n in products) == 8 * width
+    assert count(Op.MMA, "sm_90a") == count(Op.FRAGMENT, "sm_90a") == 0
+    assert count(Op.QUICK_EXP2, "sm_90a") == 34
 
 
 def test_only_tiles_that_a_mask_cuts_through_are_masked():
@@ -250,7 +257,7 @@ CASES = {
 }
 
 
-@BOTH
+@ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_float64(name, device):
     shape, keys, options = CASES[name]
@@ -264,7 +271,7 @@ def test_values_are_those_of_float64(name, device):
     assert error < 2**-8 * np.linalg.norm(expected)
 
 
-@BOTH
+@ON_DEVICES
 @pytest.mark.parametrize(("width", "dtype"), [(128, dtypes.bfloat16), (80, dtypes.float16)])
 def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, device):
     """As many rows as keep a GPU busy; q's words are read anew for each tile."""
@@ -278,7 +285,7 @@ def test_subgroups_with_the_rows_of_two_products_give_the_same(width, dtype, dev
     assert error < 2**-8 * np.linalg.norm(expected)
 
 
-@BOTH
+@ON_DEVICES
 def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
     """Each row sees the last fifty keys before it."""
     q, k, v = heads_on(device, 200, 32, dtype=dtypes.float16)
@@ -290,7 +297,7 @@ def test_masks_of_comparisons_that_begin_and_end_with_the_row(device):
     np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=2e-3)
 
 
-@BOTH
+@ON_DEVICES
 def test_masks_that_look_at_the_score_itself(device):
     q, k, v = heads_on(device, 100, 32, dtype=dtypes.float16)
     scores = q.dot(k.T, dtype=dtypes.float32)
@@ -303,7 +310,7 @@ def test_masks_that_look_at_the_score_itself(device):
     np.testing.assert_allclose(ours.cast(dtypes.float64).numpy(), expected, atol=4e-3)
 
 
-@BOTH
+@ON_DEVICES
 def test_rows_begin_with_masked_keys_and_end_with_none(device):
     """Tiles in which nothing counts come first; rows in which nothing does give 0."""
     q, k, v = heads_on(device, 66, 32, keys=200, dtype=dtypes.float16)
@@ -316,7 +323,7 @@ def test_rows_begin_with_masked_keys_and_end_with_none(device):
     np.testing.assert_allclose(ours, expected, atol=2e-3)
 
 
-@BOTH
+@ON_DEVICES
 def test_large_scores_do_not_overflow(device):
     q, k, v = heads_on(device, 64, 64)
     q = (q * 200).realize()

@@ -22,7 +22,7 @@ from treadle.target import parse_target
 
 from ..render.banks import ways_of
 from .references import attention
-from .test_attention import BOTH, heads
+from .test_attention import ON_DEVICES, heads
 
 TARGET = parse_target("sm_80")
 
@@ -125,7 +125,7 @@ CASES = {
 }
 
 
-@BOTH
+@ON_DEVICES
 @pytest.mark.parametrize("name", CASES)
 def test_values_are_those_of_float64(name, device):
     shape, keys, dtype, is_causal = CASES[name]
@@ -144,7 +144,7 @@ def test_values_are_those_of_float64(name, device):
         assert error < (2**-8 if dtype is dtypes.bfloat16 else 2**-11) * np.linalg.norm(wanted)
 
 
-@BOTH
+@ON_DEVICES
 def test_the_result_may_have_been_computed_before(device):
     try:
         q, k, v, g = given(2, 100, 64, device=device)

@@ -14,6 +14,8 @@ from treadle.target import parse_target
 TARGETS = {
     "CPU": (parse_target("x86-64-v4"), dtypes.float32),
     "CUDA": (parse_target("sm_80"), dtypes.bfloat16),
+    "HOPPER": (parse_target("sm_90a"), dtypes.bfloat16),
+    "RDNA3": (parse_target("gfx1100"), dtypes.float16),
     "RDNA4": (parse_target("gfx1201"), dtypes.float16),
     "CDNA4": (parse_target("gfx950"), dtypes.bfloat16),
     "METAL": (parse_target("apple7"), dtypes.float16),
@@ -70,7 +72,10 @@ def results(name, tokens, device, dtype):
     return count, [t.detach().to("CPU").cast(dtypes.float64).numpy() for t in wanted]
 
 
-DEVICES = ["CPU", "CUDA", "CUDA:PTX", "AMD:LLVM:gfx1201", "AMD:LLVM:gfx942", "METAL"]
+DEVICES = [
+    "CPU", "CUDA", "CUDA:PTX", "CUDA:PTX:sm_90a", "AMD:LLVM:gfx1100", "AMD:LLVM:gfx1201",
+    "AMD:LLVM:gfx942", "METAL",
+]  # fmt: skip
 
 
 @pytest.mark.parametrize("device", DEVICES)

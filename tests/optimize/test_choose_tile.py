@@ -6,15 +6,16 @@ import pytest
 
 from treadle import Tensor
 from treadle.dtype import dtypes
-from treadle.optimize.choose_tile import Sizes, Tile, choose, tiles_near
+from treadle.optimize.choose_tile import Sizes, Tile, choose, first_fitting, tiles_near
 from treadle.optimize.heuristic import parsed
 from treadle.optimize.matrix_units import TileForUnits
 from treadle.optimize.moves import Moves, Schedule
-from treadle.optimize.row_tiles import choose_block
+from treadle.optimize.row_tiles import blocks
 from treadle.optimize.shared_tiles import ShareTiles
 from treadle.optimize.tile_reduction import TileReduction
 from treadle.optimize.warpgroup_units import TileForWarpgroups
 from treadle.target import MMA, WGMMA, parse_target, vector_unit, work_item_unit
+from treadle.target.nvidia_units import RESERVED
 
 from .references import kernel
 
@@ -145,11 +146,13 @@ def test_the_tiles_of_a_unit_are_its_data():
 def test_a_block_of_attention_is_the_first_of_which_two_workgroups_fit():
     workgroup = SM_80.workgroup
     assert workgroup is not None
-    sizes = [(32, 64), (32, 32), (16, 64)]  # rows of each of four subgroups, and keys
+    sizes = [(128, 64), (128, 32), (64, 64)]
 
     def chosen(nbytes, results):
-        tile = choose_block(MMA["float16"], sizes, nbytes, results, workgroup)
-        return tile.rows // 4, tile.columns
+        tiles = blocks(MMA["float16"], sizes)
+        tile = first_fitting(tiles, [], results, nbytes, workgroup, RESERVED)
+        assert tile.workers == (4, 1)
+        return tile.rows, tile.columns
 
     half = workgroup.shared_bytes // 2
     assert chosen(lambda tile: 1, 1 << 20) == sizes[0]

@@ -18,6 +18,8 @@ from treadle.target import (
 # Of AMD's units of 32 x 32 one product has more keys than the next one takes.
 CHAINED = {
     **{f"mma {kind}": (MMA[kind], False) for kind in ("float16", "bfloat16")},
+    **{f"wgmma {kind}": (WGMMA[kind], False) for kind in ("float16", "bfloat16")},
+    **{f"rdna3 {kind}": (RDNA3[kind], True) for kind in ("float16", "bfloat16")},
     **{f"rdna4 {kind}": (RDNA4[kind], True) for kind in ("float16", "bfloat16")},
     **{f"simdgroup {kind}": (SIMDGROUP[kind], False) for kind in ("float16", "bfloat16")},
     **{
@@ -27,8 +29,8 @@ CHAINED = {
     },
 }
 OTHERS = {
-    "wgmma": WGMMA["float16"], "rdna3": RDNA3["float16"], "mfma of 32": CDNA3["float16", 32],
-    "bytes": MMA["int8"], "tf32": MMA["tf32"],
+    "wgmma of bytes": WGMMA["int8"], "rdna3 of bytes": RDNA3["int8"],
+    "mfma of 32": CDNA3["float16", 32], "bytes": MMA["int8"], "tf32": MMA["tf32"],
 }  # fmt: skip
 
 
@@ -49,8 +51,27 @@ def matrix_of(values, fragment):
 
 
 def product(unit, x, y):
-    """What lanes have of the sums, by what they have of x and y, as the unit's own maps say."""
+    """What lanes have of the sums, by what they have of x and y, as the unit's own maps say.
+
+    A unit that reads y by itself takes the matrix, of as many columns as it has rows.
+    """
+    if unit.memory is not None:
+        return held(matrix_of(x, unit.x) @ y.T, unit.out.with_columns(len(y)))
     return held(matrix_of(x, unit.x) @ matrix_of(y, unit.y).T, unit.out)
+
+
+def factor(matrix, fragment):
+    """What lanes hold of a factor, or the matrix where nobody does."""
+    return matrix if fragment is None else held(matrix, fragment)
+
+
+def of_all(weights, apart):
+    """What lanes hold when those that are so far apart have given each other theirs."""
+    if not apart:
+        return weights
+    lane = np.arange(len(weights))
+    low = lane & ~apart
+    return np.concatenate([weights[low], weights[low | apart]], axis=1)
 
 
 @pytest.mark.parametrize("name", CHAINED)
@@ -65,11 +86,11 @@ def test_sums_are_a_factor_of_the_next_product_as_lanes_hold_them(name):
     steps = unit.steps
     q, k, v = whole(rows, steps), whole(steps, steps), whole(steps, keys)
     blocks = [
-        multiply(held(q, chain.rows), held(k[first : first + keys], chain.keys))
+        multiply(held(q, chain.rows), factor(k[first : first + keys], chain.keys))
         for first in range(0, steps, keys)
     ]
-    weights = np.concatenate(blocks, axis=1)
-    out = multiply(weights, held(v.T, chain.values))
+    weights = of_all(np.concatenate(blocks, axis=1), chain.apart)
+    out = multiply(weights, factor(v.T, chain.values))
     np.testing.assert_array_equal(matrix_of(out, chain.sums), q @ k.T @ v)
 
 

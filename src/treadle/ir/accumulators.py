@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import reduce
 
 from ..dtype import DType, dtypes
 from .args import RegisterRef
@@ -24,8 +25,8 @@ from .op import Op
 from .views import After, Register, Update
 
 __all__ = [
-    "combined", "identity", "identity_of", "is_in_order", "is_tuple", "items", "of_lanes",
-    "start_of", "tuple_of", "updates_of", "where_inside",
+    "all_combined", "combined", "identity", "identity_of", "is_in_order", "is_tuple", "items",
+    "of_lanes", "start_of", "tuple_of", "updates_of", "where_inside",
 ]  # fmt: skip
 
 Items = tuple[Node, ...]
@@ -101,8 +102,18 @@ def is_in_order(op: Op, value: Node, loops: tuple[Node, ...]) -> bool:
 def combined(op: Op, before: Node, after: Node, in_order: bool = False) -> Node:
     """Both as one; `in_order`: it is known that `after` comes later."""
     if not is_tuple(before):
-        return alu(op, before, after)
+        # Zeros of both signs are equal to a reduction, and its elements come in any order.
+        is_extreme = op in (Op.MAX, Op.MIN) and before.dtype.is_float
+        return alu(op, before, after, arg=is_extreme or None)
     return tuple_of(ACCUMULATORS[op].combine(op, items(before), items(after), in_order))
+
+
+def all_combined(op: Op, values: Sequence[Node], in_order: bool = False) -> Node:
+    """All of `values` as one: neighbours, then what these have become, and so on."""
+    while len(values) > 1:
+        pairs = [values[n : n + 2] for n in range(0, len(values), 2)]
+        values = [reduce(lambda a, b: combined(op, a, b, in_order), pair) for pair in pairs]
+    return values[0]
 
 
 def of_lanes(op: Op, value: Node, across: Across) -> Node:

@@ -401,9 +401,9 @@ class MatrixLayout:
 class WgmmaArg:
     """64 rows by `columns` of a `kind` of numbers, in `turns` instructions; both matrices' layouts.
 
-    The kind is the `name` of a `MatrixUnit`. Without a layout of x, work items read that from rows
-    of lines and hold it in words. `is_left`: units are still at work on it when the next one
-    begins.
+    The kind is the `name` of a `MatrixUnit`. Without a layout of x, work items hold it in words:
+    so many are the first sources or, of none, work items read them from rows of lines. `is_left`:
+    units are still at work on it when the next one begins.
     """
 
     kind: str
@@ -411,4 +411,5 @@ class WgmmaArg:
     turns: int
     x: MatrixLayout | None
     y: MatrixLayout
+    words: int = 0
     is_left: bool = False

@@ -19,11 +19,10 @@ from .op import Op
 from .views import operand
 
 __all__ = [
-    "SUBGROUPS", "block_bytes", "buffers_of", "narrow_factor", "of_keys_alone", "power_of_two",
-    "products_of", "unit_of",
+    "block_bytes", "buffers_of", "line_size", "narrow_factor", "of_keys_alone", "products_of",
+    "unit_of",
 ]  # fmt: skip
 
-SUBGROUPS = 4  # of a workgroup
 LONGEST = 128
 STEEPEST = 64  # keys for each row: of more, too few work items would go through too many
 
@@ -42,8 +41,9 @@ def unit_of(found: Rows, target: Target) -> MatrixUnit | None:
     rows, keys = loop_size(found.row), loop_size(found.key)
     if max(lengths) > LONGEST or keys > STEEPEST * rows * loop_size(*found.batch):
         return None
-    for unit in target.matrix_units:
-        is_whole = min(rows, keys) >= unit.steps and not any(n % unit.steps for n in lengths)
+    for unit in (*target.warpgroup_units, *target.matrix_units):
+        is_long = min(rows, keys) >= max(unit.rows, unit.steps)
+        is_whole = is_long and not any(n % unit.steps for n in lengths)
         is_wide = all(total.dtype is unit.sums for total in totals)
         fits = all(_is_narrow(f, unit.dtype) for f in factors) and _has_room(found, unit, target)
         if is_whole and is_wide and fits and all(_may_round(r, found, unit.dtype) for r in sums):
@@ -78,7 +78,7 @@ def _has_room(found: Rows, unit: MatrixUnit, target: Target) -> bool:
     chain, tiling, workgroup = chain_of(unit), unit.tiling, target.workgroup
     if chain is None or tiling is None or workgroup is None:
         return False
-    rows = SUBGROUPS * chain.sums.shape[0]
+    rows = tiling.side_by_side[-1] * chain.sums.shape[0]
     nbytes = block_bytes(found, unit, rows, unit.steps, buffers_of(unit))
     return nbytes + tiling.reserved <= workgroup.shared_bytes
 
@@ -90,15 +90,16 @@ def buffers_of(unit: MatrixUnit) -> int:
 
 def block_bytes(found: Rows, unit: MatrixUnit, rows: int, keys: int, buffers: int) -> int:
     """The memory that a workgroup shares, for so many rows and for tiles of keys in buffers."""
-    of_rows = {p.of_row: power_of_two(p.depth) for p in found.products}
+    of_rows = {p.of_row: line_size(p.depth, unit) for p in found.products}
     elements, words = 0, 0  # of a key in all passes
     for reductions in found.passes:
         factors = [(p.of_key, p.depth, False) for p in products_of(found, reductions)]
         values = [r.value for r in reductions if r.value is not None]
-        # What no instruction transposes lies there both ways.
+        # What nothing transposes as it is read lies there both ways.
         if found.column is not None:
-            factors += [(value, found.column, unit.load is None) for value in values]
-        lines = {(_memory_of(factor), way): power_of_two(along) for factor, along, way in factors}
+            factors += [(value, found.column, not unit.transposes) for value in values]
+        # Those of one memory, before they are widened, share their tiles.
+        lines = {(operand(operand(f)), way): line_size(along, unit) for f, along, way in factors}
         elements += sum(lines.values())
         words += len(of_keys_alone((r.term for r in reductions), found.row, found.key))
     of_keys = keys * buffers * (elements * unit.dtype.itemsize + words * dtypes.float32.itemsize)
@@ -125,11 +126,7 @@ def of_keys_alone(roots: Iterable[Node], row: Node, key: Node) -> list[Node]:
     return [n for n in order if n.op is not Op.SINK and is_one(n)]
 
 
-def power_of_two(loop: Node) -> int:
+def line_size(loop: Node, unit: MatrixUnit) -> int:
     """How long lines along `loop` are: longer, so that they can be swizzled."""
-    return 1 << (loop_size(loop) - 1).bit_length()
-
-
-def _memory_of(factor: Node) -> Node:
-    """What a factor is read from, before it is widened: those of one memory share their tiles."""
-    return operand(operand(factor))
+    least = 1 if unit.memory is None else unit.memory.row // unit.dtype.itemsize
+    return max(least, 1 << (loop_size(loop) - 1).bit_length())

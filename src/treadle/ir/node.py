@@ -452,7 +452,7 @@ def alu_dtype(op: Op, src: tuple[Node, ...]) -> DType:
     return complex_of(src[0].dtype) if op is Op.COMPLEX else src[0].dtype
 
 
-def alu(op: Op, *src: Node) -> Node:
+def alu(op: Op, *src: Node, arg: bool | None = None) -> Node:
     """An elementwise node, canonical and folded.
 
     All-constant sources become a constant, unless a formula of the target's decides its value; a
@@ -471,7 +471,7 @@ def alu(op: Op, *src: Node) -> Node:
     simpler = _identity(op, dtype, src)
     if simpler is not None and simpler.shape == infer_shape(op, src, None):
         return simpler
-    return Node(op, dtype, src)
+    return Node(op, dtype, src, arg)
 
 
 _ORDERED = (Op.MAX, Op.MIN)  # of 0.0 and -0.0 the first
@@ -520,5 +520,5 @@ def rebuild(node: Node, src: tuple[Node, ...]) -> Node:
             return src[0].cast(node.dtype)
         if node.op is Op.BITCAST:
             return src[0].bitcast(node.dtype)
-        return alu(node.op, *src)
+        return alu(node.op, *src, arg=node.arg)
     return Node(node.op, node.dtype, src, node.arg)

@@ -209,7 +209,9 @@ INFO: dict[Op, OpInfo] = {
     Op.IDIV: OpInfo(2, "floor(a / b), integers; 0 where b is 0"),
     Op.MOD: OpInfo(2, "a - b * floor(a / b), the sign of b, zeros too; integers: 0 where b is 0"),
     Op.POW: OpInfo(2, "a ** b, floats"),
-    Op.MAX: OpInfo(2, "the larger, of equals (0.0 and -0.0) a; NaN if either is"),
+    Op.MAX: OpInfo(
+        2, "the larger, of equals (0.0 and -0.0) a, or either if arg is True; NaN if either is"
+    ),
     Op.MIN: OpInfo(2, "the smaller, of equals (0.0 and -0.0) a; NaN if either is"),
     Op.AND: OpInfo(2, "bitwise and"),
     Op.OR: OpInfo(2, "bitwise or"),
@@ -373,10 +375,11 @@ INFO: dict[Op, OpInfo] = {
     Op.WGMMA: OpInfo(
         -1,
         "this work item's part of the product of two matrices in shared memory, which begin at the "
-        "elements that the STAGEs src are read at (see optimize/warpgroup_units). In a program src "
-        "is memory and place of either (or for x where a work item finds each pair of its words) "
-        "and, if it is left to the units until the next one, the mbarrier at which warps arrive "
-        "when the one before is done, and whether there is one",
+        "elements that the STAGEs src are read at (see optimize/warpgroup_units); or words of x "
+        "are src first. In a program src is memory and place of either (or for x its words, or "
+        "where a work item finds each pair of them) and, if it is left to the units until the next "
+        "one, the mbarrier at which warps arrive when the one before is done, and whether there is "
+        "one",
     ),
     Op.SINK: OpInfo(-1, "all of src"),
     Op.LINEAR: OpInfo(-1, "src, one after the other"),

@@ -157,11 +157,14 @@ def _check_wait(node: Node) -> None:
 
 
 def _check_wgmma(node: Node) -> None:
-    places = 1 if node.arg.x is not None else 2 * node.arg.turns
-    is_lowered = len(node.src) == places + (6 if node.arg.is_left else 3)
-    _need(node, is_lowered or len(node.src) == 2, "does not have two factors")
-    x, y = node.src[0], node.src[1 + places if is_lowered else 1]
-    _need(node, x.dtype is y.dtype, "the factors have different dtypes")
+    words, src = node.arg.words, node.src[node.arg.words :]
+    _need(node, all(n.dtype is dtypes.uint32 for n in node.src[:words]), "has no words first")
+    places = -1 if words else 1 if node.arg.x is not None else 2 * node.arg.turns
+    is_lowered = len(src) == places + (6 if node.arg.is_left else 3)
+    _need(node, is_lowered or len(src) == (1 if words else 2), "does not have two factors")
+    if not words:
+        x, y = src[0], src[1 + places if is_lowered else 1]
+        _need(node, x.dtype is y.dtype, "the factors have different dtypes")
     _need(node, node.dtype.count == node.arg.columns // 2, "has not two sums for four columns")
 
 

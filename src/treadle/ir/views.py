@@ -23,6 +23,7 @@ __all__ = [
     "Access", "After", "Assign", "Box", "End", "Gather", "Load", "Reduce", "Register", "Scatter",
     "Stage", "Store", "Ticket", "Update", "Where", "behind_broadcast", "behind_reshape", "bound_of",
     "factors_of", "memory_of", "operand", "operands", "places_of", "with_loops",
+    "words_and_others",
 ]  # fmt: skip
 
 Nodes = tuple[Node, ...]
@@ -44,6 +45,11 @@ def operands(node: Node) -> tuple[Node, Node]:
     """Both sources of a node with two: left and right, or a value and a number."""
     left, right = node.src
     return left, right
+
+
+def words_and_others(node: Node) -> tuple[Nodes, Nodes]:
+    """The words of x that a WGMMA is given, if it is, and where units find all else."""
+    return node.src[: node.arg.words], node.src[node.arg.words :]
 
 
 def behind_broadcast(node: Node) -> Node:

@@ -15,11 +15,10 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from functools import reduce as fold
 
 from ..dtype import DType, dtypes
 from ..errors import InternalError
-from ..ir.accumulators import combined, is_in_order, items, of_lanes, tuple_of
+from ..ir.accumulators import all_combined, is_in_order, items, of_lanes, tuple_of
 from ..ir.args import RegisterRef
 from ..ir.conditions import TRUE
 from ..ir.loops import free_ranges, loop_size, ranges_of
@@ -393,12 +392,12 @@ class _Expander:
         narrow = type_of_parts(node, len(values))
         if narrow is not None and count > 1 and all(value.op is Op.CAST for value in values):
             parts = [operand(value).cast(narrow.vec(count)) for value in values]
-            values = [_tree(Op.ADD, parts).cast(node.dtype.vec(count))]
+            values = [all_combined(Op.ADD, parts).cast(node.dtype.vec(count))]
         parts = [Reduce(v, loops, reduce.arg).node() if loops else v for v in values]
         op = reduce.arg.op
         copied = tuple(r for r in reduce.loops if r.arg.kind == "unroll")
         in_order = not loops and is_in_order(op, reduce.value, copied)
-        total = _tree(op, parts, in_order)
+        total = all_combined(op, parts, in_order)
         return total if vector is None else _of_lanes(op, total)
 
     def _loops_of(self, positions: tuple[Node, ...]) -> tuple[Node, ...]:
@@ -469,7 +468,7 @@ def _is_copied(node: Node) -> bool:
 
 def _reads(index: Node) -> bool:
     """Whether a value is read below an index: each copy reads its own."""
-    return any(n.op in (Op.LOAD, Op.REDUCE) for n in index.toposort())
+    return any(n.op is Op.LOAD or _is_reduced(n) for n in index.toposort())
 
 
 def _is_false(gate: Node) -> bool:
@@ -482,13 +481,6 @@ def _whole_load(load: Load, memory: Node, base: Node, gate: Node, vector: Node) 
     return other if _is_false(gate) else Load(memory, base, gate, other, other.dtype).node()
 
 
-def _tree(op: Op, parts: list[Node], in_order: bool = False) -> Node:
-    while len(parts) > 1:
-        pairs = [parts[i : i + 2] for i in range(0, len(parts), 2)]
-        parts = [fold(lambda a, b: combined(op, a, b, in_order), pair) for pair in pairs]
-    return parts[0]
-
-
 def _of_lanes(op: Op, total: Node) -> Node:
     """All lanes of a value combined."""
     across = lambda op, part: broadcast(
@@ -499,7 +491,7 @@ def _of_lanes(op: Op, total: Node) -> Node:
 
 def _is_reduced(node: Node) -> bool:
     """Whether this is a value of its own in an index, which has lanes: a running total, too."""
-    is_total = node.op is Op.AFTER and node.src[0].op is Op.REGISTER
+    is_total = node.op is Op.AFTER and operand(node).op is Op.REGISTER
     return is_total or node.op in (Op.REDUCE, Op.ITEM)
 
 
@@ -509,9 +501,9 @@ def _alu(node: Node, src: tuple[Node, ...]) -> Node:
         (value,), dtype = src, node.dtype.vec(count)
         return value.cast(dtype) if node.op is Op.CAST else value.bitcast(dtype)
     if count == 1:
-        return alu(node.op, *src)
+        return alu(node.op, *src, arg=node.arg)
     wide = tuple(broadcast(s, count) for s in src)
-    return Node(node.op, alu_dtype(node.op, wide), wide)
+    return Node(node.op, alu_dtype(node.op, wide), wide, node.arg)
 
 
 _COPIES: dict[Op, Callable[[_Expander, Node, Position], Node]] = {

@@ -1,29 +1,15 @@
 """Hints that a program gets for memory that it reads later. Nothing depends on a hint.
 
-What comes next is told by how a loop's streams come back. Processors fetch ahead along lines by
-themselves, but not far, not past a page, and not from the end of one row or panel to the next.
-
     for panel (grid): for tile: for step: load(panel, step)
       ->  the same, and PREFETCH(panel + 1, line n) in step n of the tiles, or in every second ...
-
-A panel that each tile reads again: the first tile would wait for memory, all others find the panel
-in a cache. So the tiles ask for the next one, evenly: memory delivers no faster. Where a worker
-packs its panels itself, they ask for what it packs next.
-
     for row (grid): for step: load(row, step);  for step: load(row, step), exp, ...
       ->  the same, and in each step of the second loop PREFETCH(row + 1, step)
-
-A row that is read again: memory rests in the second loop. A row that is read once is fetched too
-where results leave for memory, unless the next one is met anyhow: it goes on behind this one, or is
-read already. Loops over rows of a block (optimize/row_pipelining) do not meet the next one in time.
-
     for row (grid): for step: load(row, step)
       ->  the same, and in each step PREFETCH(row, step + 8 KiB)
 
-A stream of large memory that is read once. Loops that read it at two places at a time need no hints
-(optimize/loop_pieces), nor do those that also store and fetch lines by that. Where a loop stores
-around the caches as much as it reads, hints make memory turn less often from reading to writing.
-Several rows at a time that are added to totals (optimize/column_reduction) are as many streams.
+Processors fetch ahead along lines by themselves, but not far, not past a page, and not from the end
+of one row or panel to the next. How a loop's streams come back tells what comes next: which of
+these loops ask for what, and why, is on the page docs/design/layouts.md (traffic).
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from ..ir.op import Op
 from ..ir.rewrite import rewrite_with
 from ..ir.shape import size_product
 from ..ir.verify import verify_loops
-from ..ir.views import After, Box, End, Load, Stage, Store, operand
+from ..ir.views import After, Box, End, Load, Stage, Store, operand, words_and_others
 from .bulk_copy_producer import lower_bulk_copies
 from .multi_buffering import alignment_of, lower_buffered_stages, place_in
 
@@ -43,8 +43,10 @@ def lower_stages(root: Node, first_slot: int) -> tuple[Node, list[Node]]:
             return node.replace(src=_memory_and_index(operand(node)))
         if node.op is Op.BOX and (box := Box.of(node)).memory.op is Op.LOAD:
             return box._replace(memory=Load.of(box.memory).memory).node()
-        if node.op is Op.WGMMA and all(read.op is Op.LOAD for read in node.src):
-            return node.replace(src=tuple(s for load in node.src for s in load.src))
+        if node.op is Op.WGMMA:
+            words, loads = words_and_others(node)
+            if all(load.op is Op.LOAD for load in loads):
+                return node.replace(src=(*words, *(s for load in loads for s in load.src)))
         if node.op is not Op.STAGE or node.arg.scope != scope:
             return None
         key = Stage.of(node).filling  # those that differ in what they read share memory

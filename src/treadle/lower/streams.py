@@ -3,8 +3,7 @@
     for r0: for r1: LOAD(p0, r0*64 + r1*32 + 0), LOAD(p0, r0*64 + r1*32 + 16); STORE(p1, ...)
       ->  a Stretch of r0 and r1: a Run of 128 bytes of p0 is loaded, others are stored
 
-And what a processor's Caches say of it. What decides how memory is stored and fetched (here and in
-`lower/prefetch`) asks these alone.
+And what a processor's Caches say of it: what decides on stores and hints asks these alone.
 """
 
 from __future__ import annotations

@@ -12,12 +12,8 @@ each pass of what it computes of them (ir/carried.py). With a carried sum of exp
         m = m'
     out / l
 
-Tiles of keys and of y arrive by asynchronous copies in two buffers, if a target has such. What a
-mask cuts off of all rows of a block is not gone through. What depends on a key alone, such as a
-statistic that another kernel has stored, is staged beside its tile.
-
-Weights are rounded to the 16 bits of the factors, exponentials are the target's quick ones, and
-nothing is larger than what comes in.
+How tiles arrive, and which are left out, is on the page docs/design/attention.md. Weights are
+rounded to the 16 bits of the factors, and exponentials are the target's quick ones.
 """
 
 from __future__ import annotations
@@ -26,10 +22,11 @@ import itertools
 import math
 from dataclasses import dataclass
 
-from ..ir.accumulators import identity
-from ..ir.args import StageArg
+from ..dtype import dtypes
+from ..ir.accumulators import all_combined, combined, identity
+from ..ir.args import RegisterRef, StageArg
 from ..ir.carried import Dot, Reduction, Rows, reads, rows_of, unrounded, without_guard
-from ..ir.carried_units import SUBGROUPS, block_bytes, of_keys_alone, products_of, unit_of
+from ..ir.carried_units import block_bytes, of_keys_alone, products_of, unit_of
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node, behind_after
@@ -37,17 +34,17 @@ from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, End, Stage, Store, operands
 from ..target import MatrixUnit, Target
-from .choose_tile import Tile
+from .choose_tile import Tile, first_fitting
 from .masked_bounds import common, needed, shown, value_where
 from .moves import Move, Moves
-from .row_tiles import OwnRow, Tiles, choose_block, lane_of, placeholder, tree
+from .row_tiles import FEWER, OwnRow, Tiles, blocks
 
 __all__ = ["CarryRows", "carry_rows"]
 
-# Rows of a subgroup, and keys, the best first: for a product at a time, and for several, of which
+# Rows of a workgroup, and keys, the best first: for a product at a time, and for several, of which
 # up to so many columns are narrow.
-SIZES = (32, 64), (32, 32), (16, 64), (16, 32)
-SIZES_OF_SEVERAL = (16, 64), (16, 32)
+SIZES = (128, 64), (128, 32), (64, 64), (64, 32)
+SIZES_OF_SEVERAL = (64, 64), (64, 32)
 NARROW = 64
 LOG2_E = 1 / math.log(2)
 
@@ -93,11 +90,12 @@ def _tile(found: Rows, unit: MatrixUnit, target: Target) -> Tile:
     several = any(len(products_of(found, reductions)) > 1 for reductions in found.passes)
     sizes = SIZES_OF_SEVERAL[max(map(loop_size, widths)) > NARROW :] if several else SIZES
 
-    def nbytes(tile: Tile) -> int:
-        return block_bytes(found, unit, tile.rows, tile.columns, tile.buffers)
-
-    results = loop_size(found.row) * loop_size(*found.batch)
-    return choose_block(unit, sizes, nbytes, results, target.workgroup)
+    assert unit.tiling is not None
+    return first_fitting(
+        blocks(unit, sizes), blocks(unit, FEWER), loop_size(found.row) * loop_size(*found.batch),
+        lambda tile: block_bytes(found, unit, tile.rows, tile.columns, tile.buffers),
+        target.workgroup, unit.tiling.reserved,
+    )  # fmt: skip
 
 
 class _Kernel:
@@ -110,8 +108,9 @@ class _Kernel:
         reductions = [r for reductions in found.passes for r in reductions]
         self.totals = [*(r.total for r in reductions), *(d.total for d in found.dots)]
         self.tiles.limit(r.total for r in reductions)
-        numbers = itertools.count(1)
-        self.number = lambda: placeholder(next(numbers))
+        # What stands for values while the loops around them are replaced.
+        first, numbers = Node.const(dtypes.float32, 0), itertools.count(1)
+        self.number = lambda: Node(Op.REGISTER, first.dtype, (first,), RegisterRef(-next(numbers)))
         self.hole = {n: self.number() for n in (*self.totals, *(p.sums for p in found.products))}
         # The totals of a work item's rows, and sums of products, as far as they are known.
         self.known: dict[OwnRow, dict[Node, Node]] = {row: {} for row in self.tiles.own_rows()}
@@ -122,7 +121,7 @@ class _Kernel:
         for reductions in self.found.passes:
             self._learn(reductions, _Pass(self, reductions).make())
         # Neighbouring results are stored at once.
-        side = self.moves.loop(self.tiles.neighbours, "vector")
+        side = self.moves.loop(self.tiles.out.neighbours, "vector")
         stores, loops = [], self.tiles.loops
         for store in self.found.stores:
             is_wide = self.found.column in free_ranges(store)[store]
@@ -158,11 +157,12 @@ class _Kernel:
                           dot.depth: self.tiles.column_of(block, element)}  # fmt: skip
                 value = self._lane(dot.by, row, block, element)
                 parts.append(value * self.tiles.at(dot.of_row, places))
-        return self.tiles.combined(tree(parts, Op.ADD), Op.ADD)
+        return self.tiles.combined(all_combined(Op.ADD, parts), Op.ADD)
 
     def _lane(self, one: Reduction, row: OwnRow, block: int, element: Node) -> Node:
         """A sum of products of a work item's row, before its factor."""
-        return lane_of(self.sums[one][row[0], block], element)
+        mine = [n for (product, _), n in self.sums[one].items() if product == row[0]]
+        return self.tiles.lane_of(mine, block, element)
 
     def of_row(self, value: Node, row: OwnRow) -> Node:
         """An expression in what is known for a work item's row."""
@@ -181,7 +181,7 @@ class _Kernel:
         blocks = range(loop_size(found.column) // tiles.size.unit[1])
         for row, known in self.known.items():
             shares = {one: self.of_row(one.factor, row) for one in self.sums}
-            firsts = tiles.elements[row[1]][:: tiles.neighbours]
+            firsts = tiles.elements[row[1]][:: tiles.out.neighbours]
             for block, first in itertools.product(blocks, firsts):
                 element = simplify(side + first)
                 column = tiles.column_of(block, element)
@@ -238,15 +238,12 @@ class _Pass:
                     for row, values in largest[one.most].items()
                 }
         effects: list[Node] = []
-        for one in self.reductions:
-            if one.op is Op.ADD:
-                made[one.total] = self._summed(one)
-                effects += (e for n in made[one.total].values() for e in After.of(n).effects)
-        for one in self.reductions:
-            if one.op is not Op.ADD:
-                for row, (_, after) in largest[one.total].items():
-                    register = self.tiles.updated(made[one.total][row], after, one.op)
-                    effects += After.of(register).effects
+        for one in sorted(self.reductions, key=lambda one: one.op is not Op.ADD):
+            made[one.total] = self._summed(one) if one.op is Op.ADD else {
+                row: self.tiles.updated(made[one.total][row], after, one.op)
+                for row, (_, after) in largest[one.total].items()
+            }  # fmt: skip
+            effects += (e for n in made[one.total].values() for e in After.of(n).effects)
         done = (End(tuple(effects), (self.tile,)).node(),)
         return {n: {place: After(behind_after(r), done).node() for place, r in each.items()}
                 for n, each in made.items()}  # fmt: skip
@@ -257,8 +254,8 @@ class _Pass:
     def _extreme(self, one: Reduction, row: OwnRow, register: Node) -> tuple[Node, Node]:
         """The extreme of a row before this tile, and after it."""
         before = After(register, (self.tile,)).node()
-        of_tile = self.tiles.combined(tree(self._row(one, row), one.op), one.op)
-        return before, before.alu(one.op, of_tile)
+        of_tile = self.tiles.combined(all_combined(one.op, self._row(one, row)), one.op)
+        return before, combined(one.op, before, of_tile)
 
     def _grown(self, base: Node, most: Node, row: OwnRow, *largest: Node) -> tuple[Node, Node]:
         """The base of exponents after this tile, and by what sums before it shrink."""
@@ -283,7 +280,7 @@ class _Pass:
                 each[row] = self._register(one)
                 if shrunk:
                     each[row] = tiles.updated(each[row], shrunk[row], Op.MUL)
-                each[row] = tiles.updated(each[row], tree(weights[row], Op.ADD), Op.ADD)
+                each[row] = tiles.updated(each[row], all_combined(Op.ADD, weights[row]), Op.ADD)
         if one.value is None:
             return each
         assert self.found.column is not None
@@ -291,9 +288,11 @@ class _Pass:
         for product, mine in enumerate(sums):
             if shrunk:
                 by = [shrunk[product, tiles.first[n]] for n in range(tiles.out.count)]
-                all_by = Node(Op.STACK, mine[0].dtype, tuple(by))
+                all_by = tiles.stacked(by * (mine[0].dtype.count // len(by)))
                 mine[:] = [tiles.updated(total, all_by, Op.MUL) for total in mine]
-        tiles.add_weighed(sums, weights, tiles.of_values(one.value, self.found.column))
+        tiles.add_weighed(
+            sums, weights, tiles.of_keys(one.value, self.found.column, are_steps=True)
+        )
         return {(row, block): n for row, mine in enumerate(sums) for block, n in enumerate(mine)}
 
     # -- terms ------------------------------------------------------------------------------------
@@ -338,7 +337,7 @@ class _Pass:
 
     def _staged(self, part: Node) -> Node:
         """Something of each of the tile's keys, computed by one work item each."""
-        work_items = SUBGROUPS * self.tiles.out.width
+        work_items = self.tiles.work_items
         work_item, keys = self.tiles.moves.loop(work_items, "local"), self.tiles.size.columns
         value = self.tiles.at(part, {self.found.key: self.tiles.first_key + work_item % keys})
         gate = TRUE if keys == work_items else simplify(work_item < keys)
@@ -360,7 +359,7 @@ class _Pass:
             place = tiles.column_of(block, number)
             key = tiles.first_key + place
             for sums, scores in self.scores.items():
-                known[hole[sums]] = lane_of(scores[row[0]][block], number)
+                known[hole[sums]] = tiles.lane_of(scores[row[0]], block, number)
             for staged, stage in self.staged.items():
                 known[staged] = Stage.of(stage)._replace(read=(simplify(place),)).node()
             here = tiles.at(term, {self.found.row: tiles.row_of(*row), self.found.key: key})

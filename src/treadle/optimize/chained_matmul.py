@@ -3,19 +3,17 @@
     out[i, d] = sum over j of x[i, j] * y[j, d]      x[i, :] is a row that the kernel keeps,
     x[i, j] = f(sum over c of p[i, c] * q[j, c])     computed by a product itself (attention)
 
-The scheduler makes such a kernel with a row of x for each step of i
-(schedule/local_intermediates.py). Here i is cut into blocks: every row that is kept becomes a block
-of rows, every statistic of a row a column, so that each product between them has rows to reuse its
-other operand for, and gets a register tile.
+Here i is cut into blocks: every row that the scheduler keeps (schedule/local_intermediates.py)
+becomes a block of rows, every statistic of a row a column, so that each product between them has
+rows to reuse its other operand for, and gets a register tile.
 
     for each block of i (grid):
         x[block, :] = tiles of p @ q.T, then f over it, row by row
         part[chunk of j][block, :] = tiles of x @ y      chunks of j, so that y stays in cache
         out[block, :] = sum of the parts
 
-q is packed once for all workers; y is read as it is where its rows are contiguous. A kernel can
-have several such products of the same rows, and store statistics of them
-(schedule/multi_output.py).
+q is packed once for all workers; y is read as it is where its rows are contiguous. There can be
+several such products of the same rows, and statistics that are stored (schedule/multi_output.py).
 """
 
 from __future__ import annotations

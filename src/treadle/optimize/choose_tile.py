@@ -11,7 +11,7 @@
 
 What a target is quick with is data: a `Tiling` lists levels, the best first, and says by which cost
 one of them is taken, and how slices lie in shared memory (target/matrix.py). Blocks of attention
-have a list of their own (attention_tiles.py): a row of scores stays in one subgroup.
+have a list of their own (carried_rows.py): a row of scores stays in one subgroup.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from ..target import (
 )
 from .records import Record
 
-__all__ = ["Sizes", "Tile", "choose", "loads_of", "tiles_near", "workgroups_at_a_time"]
+__all__ = ["Sizes", "Tile", "choose", "first_fitting", "loads_of", "tiles_near"]
 
 Pair = tuple[int, int]  # along rows and along columns
 WORKGROUPS_AT_A_TIME = 2  # on one multiprocessor, if their memory is small enough
@@ -125,6 +125,20 @@ def choose(sizes: Sizes, unit: MatrixUnit, target: Target) -> Tile | None:
 def workgroups_at_a_time(nbytes: int, workgroup: Workgroup, reserved: int) -> int:
     """How many workgroups with so much shared memory are on a multiprocessor: two, one or none."""
     return min(WORKGROUPS_AT_A_TIME, workgroup.shared_bytes // (nbytes + reserved))
+
+
+def first_fitting(
+    tiles: list[Tile], smaller: list[Tile], rows: int, nbytes: Callable[[Tile], int],
+    workgroup: Workgroup, reserved: int,
+) -> Tile:  # fmt: skip
+    """The first of `tiles` of which two workgroups fit, else one, else the first `smaller` one.
+
+    They use so many bytes each. Where all of them have few `rows`, tiles have the fewest.
+    """
+    fitting = lambda tile: workgroups_at_a_time(nbytes(tile), workgroup, reserved)
+    if rows < tiles[0].rows * workgroup.busy:
+        tiles = [tile for tile in tiles if tile.rows == tiles[-1].rows]
+    return next(filter(fitting, (max(tiles, key=fitting), *smaller)))
 
 
 def tiles_near(tile: Tile) -> Iterator[Tile]:

@@ -4,9 +4,6 @@
     optimize(ast, target, parameters)           the same, with other numbers (see parameters.py)
     replay(ast, target, parsed(str(schedule))) is fast
 
-The text of a schedule says all that was chosen; the target says what the processor has, such as its
-vectors and matrix units.
-
 In this order: loops of sizes that launches decide get their largest size, under masks, and at last
 end early (symbolic_loops.py); sums of one element become loads; neighbouring loops merge; chains of
 products get blocks of rows; reductions that read the same share a loop; long reductions with few

@@ -87,10 +87,7 @@ def _distributed(value: Node) -> Node:
 
 
 def _unmasked(factor: Node, conditions: list[Node]) -> list[Node]:
-    """Those of `conditions` under which a factor is computed from zeros in place of elements.
-
-    Such as a quotient of two that are not there, which is no number.
-    """
+    """Those of `conditions` without which a factor is computed from zeros in place of elements."""
     own = parts(Where.of(factor).condition) if _is_masked(factor) else []
     loads = [Load.of(n) for n in factor.toposort() if n.op is Op.LOAD and n is not factor]
     gates = {gate for load in loads for gate in parts(load.gate)}

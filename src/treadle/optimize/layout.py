@@ -17,8 +17,8 @@ different banks; and whether its pieces of 16 bytes change places for that.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Literal, NamedTuple, Self
 
 from ..ir.args import RangeKind, Scope, StageArg
 from ..ir.choices import take
@@ -221,6 +221,12 @@ class StagedSlice:
 
     stage: Node
     layout: Layout
+
+    def swapped(self) -> Self:
+        """The transposed factor, from the same memory."""
+        old = self.layout
+        lines, steps, of_lines = old.steps, old.lines, not old.of_lines
+        return replace(self, layout=replace(old, lines=lines, steps=steps, of_lines=of_lines))
 
     def read(self, line: Node, step: Node) -> Node:
         """The STAGE, read at a step of a line."""

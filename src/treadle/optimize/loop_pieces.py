@@ -15,9 +15,9 @@ Where a reduction reads one stream of memory, it reads two at a time:
     sum over k of x[r, k]    ->   for r in pairs: rows r and r + 1 together
     sum over k of x[k]       ->   sum over k of x[k] + x[n/2 + k]
 
-A processor fetches ahead along several lines of addresses, and not far along any: one alone leaves
-memory waiting. Short rows lie on the same pages as their neighbours, and gain nothing by that; nor
-do rows of bytes that are widened, by reading but once the vector that they are multiplied by.
+One stream leaves memory waiting (docs/design/reductions.md). Short rows, on the same pages as their
+neighbours, gain nothing by that; nor do rows of bytes that are widened, by reading but once the
+vector that they are multiplied by.
 """
 
 from __future__ import annotations

@@ -28,8 +28,8 @@ from ..ir.rules.index import linear_terms, simplify, sum_terms
 from ..ir.views import Load, Reduce, Stage, Where, operands
 
 __all__ = [
-    "Span", "common", "extreme", "needed", "shown", "span_of", "span_of_rows", "value_where",
-    "whole_box",
+    "Span", "common", "cuts", "extreme", "needed", "shown", "span_of", "span_of_rows",
+    "value_where", "whole_box",
 ]  # fmt: skip
 
 COMPUTED = ALU | {Op.QUICK_EXP2}
@@ -120,6 +120,18 @@ def extreme(node: Node, box: Box, is_most: bool) -> Node | None:
         return _with_sources(node, [extreme(side, box, is_most) for side in node.src])
     limit = bounds(node)[is_most]
     return None if math.isinf(limit) else Node.index(limit)
+
+
+def cuts(condition: Node, box: Box) -> Node | None:
+    """1 if a condition may not hold in all of a box, else 0; None if that is unknown."""
+    sums = constraints(condition)
+    least = None if sums is None else [extreme(one, box, False) for one in sums]
+    total = Node.index(0)
+    for one in (None,) if least is None else least:
+        if one is None:
+            return None
+        total = total.maximum((-one).maximum(0).minimum(1))
+    return simplify(total)
 
 
 def _with_sources(node: Node, src: list[Node | None]) -> Node | None:

@@ -8,16 +8,15 @@ of 32 bits of both factors and sums of the output, is said by the unit's maps (t
 MMA has these words as sources and gives the sums of one product; a REDUCE over the slices adds them
 up, and EXTRACT takes one.
 
-A slice of a factor has some lines (rows of x, columns of y) and some steps of k. It lies in a STAGE
+A slice of a factor lies in a STAGE, pieces of 16 bytes as they are copied (layout.py):
 
-    [line][k]                          if it is contiguous along k in memory
+    [line][k]                          if it is contiguous along k in memory, or of one byte
     [panel][k][line of the panel]      if along lines; FRAGMENTs turn elements of two bytes
     [k][line], lines padded            likewise for four bytes, of which single ones are read
 
-so that pieces of 16 bytes stay together, and are copied by one instruction each. Elements of one
-byte are always in lines along k, and those of two where no instruction turns them: then work items
-read their words themselves, up to four at a time. The first two are swizzled: what a subgroup
-copies or reads at a time is in different banks everywhere.
+Where no instruction turns elements of two bytes they are in lines along k, too, and work items read
+their words themselves, up to four at a time. The first two are swizzled: what a subgroup copies or
+reads at a time is in different banks everywhere.
 """
 
 from __future__ import annotations
@@ -73,8 +72,7 @@ class TileForUnits(TileForWorkgroups):
     def tile_for(self, moves: Moves, problem: TileProblem, unit: MatrixUnit) -> None:
         _, _, out = unit.held
         whole = out.tiled(self.tile.each, self.tile.workers)
-        has_neighbours = any(digit.axis == 1 and digit.step == 1 for digit in out.elements)
-        kind = "vector" if has_neighbours else "unroll"
+        kind = "vector" if out.neighbours > 1 else "unroll"
         tiled = tile_workgroup_loops(moves, problem, whole, self.tile, "unroll", kind)
         total = _product(moves, tiled, unit, self.tile)
         moves.root = moves.root.substitute({tiled.reduce: total})
@@ -148,14 +146,9 @@ def _product(moves: Moves, tiled: TiledReduction, unit: MatrixUnit, tile: Tile) 
 
 @dataclass(frozen=True)
 class FragmentOperand(StagedSlice):
-    """A slice. One that `is_swapped` has k where it says lines, and lines where k."""
+    """A slice that work items read words of."""
 
     load: MatrixLoad | None
-    is_swapped: bool = False
-
-    def swapped(self) -> FragmentOperand:
-        """The transposed factor, from the same memory; elements have two bytes."""
-        return replace(self, is_swapped=not self.is_swapped)
 
     def words(
         self,
@@ -174,13 +167,12 @@ class FragmentOperand(StagedSlice):
         each = WORD // self.stage.dtype.itemsize
 
         def read(place: tuple[Node, Node], more: Node | int = 0, deeper: Node | int = 0) -> Node:
-            at = (line + place[0] + more, deep + place[1] * each + deeper)
-            return self.read(*reversed(at) if self.is_swapped else at)
+            return self.read(line + place[0] + more, deep + place[1] * each + deeper)
 
         if not self.layout.is_swizzled:
             return lambda number: read(place_in(held, lane, number)).bitcast(dtypes.uint32)
         if self.load is None:
-            run = _neighbours(held)
+            run = min(held.neighbours, PIECE // WORD)  # of which so many are read at once
 
             def own_words(number: Node) -> Node:
                 start = read(place_in(held, lane, simplify(number // run * run)))
@@ -195,7 +187,7 @@ class FragmentOperand(StagedSlice):
         named = simplify(work_item // self.load.lines)
         own = simplify(work_item % self.load.lines)
         first = place_in(held, (Node.index(0),) * len(held.lanes), named)
-        turned = self.layout.of_lines != self.is_swapped
+        turned = self.layout.of_lines
         start = read(first, deeper=own) if turned else read(first, own)
         start = Node(Op.AFTER, start.dtype, (start, *again)) if again else start
         words = dtypes.uint32.vec(held.count)
@@ -214,13 +206,6 @@ def staged(slices: Slices, factor: Node, line: Split, load: MatrixLoad | None) -
     order = "steps" if is_along else "lines"
     made = copied(slices, factor, line, layout, PIECE // width, order)
     return FragmentOperand(made.stage, layout, load)
-
-
-def _neighbours(held: Fragment) -> int:
-    """How many neighbouring words of a line a work item holds, of those that are read at once."""
-    first = held.elements[0] if held.elements else None
-    is_along = first is not None and first.axis == 1 and first.step == 1
-    return min(first.extent, PIECE // WORD) if first is not None and is_along else 1
 
 
 def _layout(lines: int, depth: int, width: int, is_along: bool, turns: bool) -> Layout:

@@ -10,12 +10,9 @@
       for row in block:
         for c: max of x[row + 2, c]; kept[row + 1, c] = exp(x[row + 1, c] - max); store(row, c, ..)
 
-While a row is computed memory rests, and the processor while it is stored, but for the few steps
-that a processor looks ahead. So what a row leaves for later loops, in memory or as statistics, is
-computed a row ahead of where it is used. A block ends with rows of the next one, for nothing but
-that memory holds them ready: fewer loops know no ends.
-
-Only long rows of results that leave for memory are worth that.
+So what a row leaves for later loops, in memory or as statistics, is computed a row ahead of where
+it is used: see docs/design/rows.md. A block ends with rows of the next one, for nothing but that
+memory holds them ready: fewer loops know no ends.
 """
 
 from __future__ import annotations

@@ -6,75 +6,56 @@ What a work item has of the sums of one product is what it needs as words of a f
 products are k of one. So what is computed of scores goes from one product to the other as it is, in
 registers, and a row is in a few work items of a subgroup.
 
-Words are read from shared memory step by step of k, and all products of a subgroup use them. What
-a tile takes by count is on the page docs/design/attention.md.
+What a tile takes by count is on the page docs/design/attention.md.
 """
 
 from __future__ import annotations
 
+import functools
+import itertools
 import math
 from collections.abc import Callable, Iterable
 
 from ..dtype import dtypes
 from ..ir.args import ButterflyArg, RegisterRef
-from ..ir.carried_units import SUBGROUPS, buffers_of, narrow_factor, power_of_two
-from ..ir.conditions import all_of, constraints, parts
-from ..ir.loops import TRUE, Split, loop_size, replace_ranges
+from ..ir.carried_units import buffers_of, line_size, narrow_factor
+from ..ir.conditions import all_of
+from ..ir.loops import TRUE, Split, loop_size, number_of, replace_ranges
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, End, Update
-from ..target import Fragment, MatrixUnit, Workgroup, chain_of
-from .choose_tile import Tile, workgroups_at_a_time
-from .layout import Slices
-from .masked_bounds import Span, extreme, span_of_rows
+from ..target import Fragment, MatrixUnit, chain_of
+from .choose_tile import Tile
+from .layout import Layout, Slices, StagedSlice
+from .masked_bounds import Span, cuts, span_of_rows
 from .matrix_units import FragmentOperand, staged
 from .moves import Moves
 from .shared_tiles import place_in
+from .warpgroup_units import shared_product, stored
 
-__all__ = ["OwnRow", "Tiles", "choose_block", "lane_of", "placeholder", "tree"]
+__all__ = ["FEWER", "OwnRow", "Tiles", "blocks"]
 
 HELD = 128  # columns of rows whose words stay in registers; of more they are read for each tile
-FEWER = (16, 16), (8, 32), (8, 16)  # rows of a subgroup, and keys, where memory is short
+FEWER = (64, 16), (32, 32), (32, 16)  # rows and keys of a workgroup, where memory is short
 
 OwnRow = tuple[int, int]  # a product of rows, and the first element of a work item in one of them
 Words = Callable[[int, int], list[Node]]  # of a product or a block, at a step
+Loops = tuple[Node, ...]
 
 
-def placeholder(number: int) -> Node:
-    """What stands for a value while the loops around it are replaced."""
-    first = Node.const(dtypes.float32, 0)
-    return Node(Op.REGISTER, dtypes.float32, (first,), RegisterRef(-number))
-
-
-def _blocks(unit: MatrixUnit, sizes: Iterable[tuple[int, int]]) -> list[Tile]:
-    """Tiles of so many rows for each subgroup, in products one above the other, and of keys."""
-    chain = chain_of(unit)
+def blocks(unit: MatrixUnit, sizes: Iterable[tuple[int, int]]) -> list[Tile]:
+    """Tiles of so many rows, in products of each worker one above the other, and of keys."""
+    chain, buffers = chain_of(unit), buffers_of(unit)
     assert chain is not None
+    assert unit.tiling is not None
     high, wide = chain.sums.shape
     return [
-        Tile((high, wide), (rows // high, keys // wide), (SUBGROUPS, 1), buffers=buffers_of(unit))
+        Tile((high, wide), (rows // high // workers, keys // wide), (workers, 1), buffers=buffers)
         for rows, keys in sizes
-        if rows % high == 0 and keys % unit.steps == 0
+        for workers in [n for n in unit.tiling.side_by_side if rows % (high * n) == 0][:1]
+        if keys % unit.steps == 0
     ]
-
-
-def choose_block(
-    unit: MatrixUnit, sizes: Iterable[tuple[int, int]], nbytes: Callable[[Tile], int],
-    results: int, workgroup: Workgroup,
-) -> Tile:  # fmt: skip
-    """The first tile of `sizes` of which two workgroups fit, else one; few rows for few results.
-
-    `nbytes` is the shared memory of a workgroup that computes `results` rows with others. If none
-    fits, it is the first that does of fewer rows or keys.
-    """
-    assert unit.tiling is not None
-    reserved = unit.tiling.reserved
-    fitting = lambda tile: workgroups_at_a_time(nbytes(tile), workgroup, reserved)
-    tiles = _blocks(unit, sizes)
-    if results < tiles[0].rows * workgroup.busy:
-        tiles = [tile for tile in tiles if tile.rows == tiles[-1].rows]
-    return next(filter(fitting, (max(tiles, key=fitting), *_blocks(unit, FEWER))))
 
 
 class Tiles:
@@ -86,29 +67,33 @@ class Tiles:
     ) -> None:  # fmt: skip
         self.moves, self.unit, self.row, self.key, self.size = moves, unit, row, key, size
         self.blocks = -(-loop_size(row) // size.rows)
-        loop = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
+        self.block = moves.loop(self.blocks, "grid") if self.blocks > 1 else Node.index(0)
         self.batch = {r: moves.loop(loop_size(r), "grid") for r in batch}
-        self.grid = (*self.batch.values(), *((loop,) if self.blocks > 1 else ()))
-        self.block = loop
-        self.subgroup = moves.loop(SUBGROUPS, "local")
+        self.grid = (*self.batch.values(), *((self.block,) if self.blocks > 1 else ()))
+        self.worker = moves.loop(size.workers[0], "local")
         chain = chain_of(unit)
         assert chain is not None
         self.chain, self.out, self.elements = chain, chain.sums, chain.elements
         of_row = {n: first for first, own in self.elements.items() for n in own}
         self.first = dict(sorted(of_row.items()))  # the first element of the row of each
-        lane = [moves.loop(digit.extent, "local") for digit in reversed(self.out.lanes)]
-        self.lane = tuple(reversed(lane))  # digits of a work item's number, the lowest first
+        # Digits of a work item's number, the lowest first.
+        self.lane = tuple([moves.loop(d.extent, "local") for d in self.out.lanes[::-1]][::-1])
         self.registers = 0
         self.held = size.each[0]  # rows of 16 whose words a work item would hold at a time
         self.span: Span | None = None
-        self.operands: dict[tuple[Node, int, bool], FragmentOperand] = {}
-        self.inside: dict[int, Node] = {}
+        self.operands: dict[tuple[Node, int, bool], StagedSlice] = {}
+        # Loops of lines, or of elements of them.
+        self.inside = functools.cache(lambda size, of: moves.loop(size))
         self.tile = self.first_key = Node.index(0)  # of the pass over the keys that is being made
 
     @property
     def loops(self) -> tuple[Node, ...]:
         """Those of workgroups, then of work items."""
-        return (*self.grid, self.subgroup, *self.lane[::-1])
+        return (*self.grid, self.worker, *self.lane[::-1])
+
+    @property
+    def work_items(self) -> int:
+        return self.size.workers[0] * self.out.width
 
     # -- places ---------------------------------------------------------------------------------
 
@@ -151,9 +136,12 @@ class Tiles:
 
     def row_of(self, product: int, element: int) -> Node:
         """The row of a work item's element of a product."""
-        number = self.subgroup * self.size.each[0] + product
         row, _ = place_in(self.out, self.lane, Node.index(element))
-        return self.block * self.size.rows + number * self.size.unit[0] + row
+        return self.block * self.size.rows + self._first_row(product) + row
+
+    def _first_row(self, product: int) -> Node:
+        """The first row of a product in a block."""
+        return (self.worker * self.size.each[0] + product) * self.size.unit[0]
 
     def column_of(self, block: int, element: Node) -> Node:
         """The column of a work item's element, in one of the products side by side."""
@@ -164,12 +152,6 @@ class Tiles:
         """The rows that a work item has of all its products."""
         return [(product, own) for product in range(self.size.each[0]) for own in self.elements]
 
-    @property
-    def neighbours(self) -> int:
-        """How many elements of a work item are side by side in a row."""
-        axis, extent, step = self.out.elements[0]
-        return extent if (axis, step) == (1, 1) else 1
-
     def combined(self, value: Node, op: Op) -> Node:
         """A value of a row combined with those that other work items have of it."""
         return Node(Op.BUTTERFLY, value.dtype, (value,), ButterflyArg(op, self.chain.lanes_of_row))
@@ -179,61 +161,48 @@ class Tiles:
         digits = zip(self.lane, self.out.lanes, strict=True)
         return all_of(tuple(simplify(loop < 1) for loop, digit in digits if digit.axis == 1))
 
-    def of_rows(self, factor: Node, depth: Node) -> FragmentOperand:
+    def of_rows(self, factor: Node, depth: Node) -> StagedSlice:
         """A factor of the block's rows, along `depth`."""
-        return self._staged(factor, self.row, self.block * self.size.rows, self.size.rows, depth, 1)
+        rows = self.size.rows
+        return self._staged(factor, {self.row: self.block * rows}, rows, depth, 1)
 
-    def of_keys(
-        self, factor: Node, inner: Node, has_lines_of_keys: bool = False
-    ) -> FragmentOperand:
-        """A factor of the tile of keys: a line along `inner` for each key, or the other way."""
-        return self._staged(
-            factor, self.key, self.first_key, self.size.columns, inner, self.size.buffers,
-            has_lines_of_keys,
-        )  # fmt: skip
+    def of_keys(self, factor: Node, inner: Node, are_steps: bool = False) -> StagedSlice:
+        """A factor of the tile of keys: a line along `inner` for each key, or keys as its steps.
 
-    def of_values(self, factor: Node, column: Node) -> FragmentOperand:
-        """What weights of a tile's keys are multiplied by, with the keys as steps.
-
-        From lines along columns, if an instruction transposes them as it reads.
+        Those are transposed as they are read, if they can be, else as they are stored.
         """
-        if self.unit.load is not None:
-            return self.of_keys(factor, column).swapped()
-        return self.of_keys(factor, column, has_lines_of_keys=True)
+        first, is_turned = {self.key: self.first_key}, are_steps and not self.unit.transposes
+        size = self.size
+        found = self._staged(factor, first, size.columns, inner, size.buffers, is_turned)
+        return found.swapped() if are_steps and not is_turned else found
 
     def _staged(
-        self, factor: Node, loop: Node, first: Node, count: int, inner: Node, buffers: int,
-        is_along_loop: bool = False,
-    ) -> FragmentOperand:  # fmt: skip
-        """So many steps of `loop` from `first` on of a factor: lines along `inner`, or the loop.
+        self, factor: Node, first: dict[Node, Node], count: int, inner: Node, buffers: int,
+        is_turned: bool = False,
+    ) -> StagedSlice:  # fmt: skip
+        """So many steps of a loop from the `first` on: lines along `inner`, or along the loop.
 
         What is the same lies in memory once.
         """
-        sizes = count, power_of_two(inner)
-        line, along = self._inside(sizes[0]), self._inside(-sizes[1])
-        places = {loop: first + line, inner: along}
-        here = simplify(self.at(narrow_factor(factor, self.unit.dtype), places))
-        if is_along_loop:
-            line, along, sizes = along, line, sizes[::-1]
-        key = here, buffers, is_along_loop
+        depth, unit = line_size(inner, self.unit), self.unit
+        line, along = self.inside(count, "lines"), self.inside(depth, "steps")
+        places = {loop: start + line for loop, start in first.items()} | {inner: along}
+        here = simplify(self.at(narrow_factor(factor, unit.dtype), places))
+        key = here, buffers, is_turned
         if key not in self.operands:
-            slices = Slices(self.moves, along, sizes[1], SUBGROUPS * self.out.width, buffers)
-            self.operands[key] = staged(slices, here, Split(line, (line,)), self.unit.load)
+            if is_turned:
+                line, along, depth = along, line, count
+            slices = Slices(self.moves, along, depth, self.work_items, buffers)
+            given = slices, here, Split(line, (line,))
+            self.operands[key] = stored(*given) if unit.memory else staged(*given, unit.load)
         return self.operands[key]
-
-    def _inside(self, size: int) -> Node:
-        """A loop of lines, or of so many elements of them as -size."""
-        if size not in self.inside:
-            self.inside[size] = self.moves.loop(abs(size))
-        return self.inside[size]
 
     # -- registers ------------------------------------------------------------------------------
 
     def register(self, first: Node, *loops: Node) -> Node:
         self.registers += 1
-        return Node(
-            Op.REGISTER, first.dtype, (first, *self.grid, *loops), RegisterRef(self.registers)
-        )
+        src = first, *self.grid, *loops
+        return Node(Op.REGISTER, first.dtype, src, RegisterRef(self.registers))
 
     def updated(self, register: Node, value: Node, op: Op, *before: Node) -> Node:
         """`register` combined with `value`, after what has happened to it and `before`."""
@@ -245,45 +214,89 @@ class Tiles:
 
     # -- products -------------------------------------------------------------------------------
 
-    def add_products(self, sums: list[list[Node]], steps: int, left: Words, right: Words) -> None:
+    def add_products(
+        self, sums: list[list[Node]], steps: int, left: Words, y: StagedSlice, held: Fragment | None
+    ) -> None:
         """Add products to `sums` of each product of rows, by blocks of columns.
 
-        `left(product, step)` and `right(block, step)` are a work item's words of both factors. A
-        step comes after all of the one before, so that words are read shortly before they are used.
+        `left(product, step)` are a work item's words of x, `held` says which it has of y. A step
+        comes after all of the one before, so that words are read shortly before they are used.
         """
+        if held is None:
+            self._add_shared(sums, steps, left, y)
+            return
         done: list[Node] = []
         dtype = self.unit.sums.vec(self.out.count)
         for step in range(steps):
             words = [left(product, step) for product in range(len(sums))]
             now: list[Node] = []
             for block in range(len(sums[0])):
-                y = right(block, step)
+                line = Node.index(block // 2 * 2 * self.size.unit[1])
+                own = self._words(held, y, line, step, of_two=block % 2)
                 for mine, x in zip(sums, words, strict=True):
-                    factors = (*y, *x) if self.chain.is_turned else (*x, *y)
+                    factors = (*own, *x) if self.chain.is_turned else (*x, *own)
                     product = Node(Op.MMA, dtype, factors, self.unit.name)
                     mine[block] = self.updated(mine[block], product, Op.ADD, *done)
                     now += After.of(mine[block]).effects
             done = now
 
-    def scores(self, rows: FragmentOperand, keys: FragmentOperand, depth: Node) -> list[list[Node]]:
+    def _add_shared(
+        self, sums: list[list[Node]], steps: int, left: Words, y: StagedSlice,
+        layout: Layout | None = None,
+    ) -> None:  # fmt: skip
+        """The same by units that read y from memory, and x if it has a `layout` there.
+
+        At a time they take the steps of a row of memory, of which a work item has all words of x.
+        """
+        unit, memory = self.unit, self.unit.memory
+        assert memory is not None
+        most = memory.row // unit.dtype.itemsize // unit.steps
+        for first in range(0, steps, most):
+            taken = range(first, min(first + most, steps))
+            for product, mine in enumerate(sums):
+                of_x = [n for step in (taken if layout is None else taken[:1])
+                        for n in left(product, step)]  # fmt: skip
+                size = 2 * mine[0].dtype.count, len(taken) * unit.steps
+                added = shared_product(unit, size, layout, (*of_x,), y, first * unit.steps)
+                mine[0] = self.updated(mine[0], added, Op.ADD)
+
+    def scores(self, rows: StagedSlice, keys: StagedSlice, depth: Node) -> list[list[Node]]:
         """The sums of products of rows and a tile's keys that a work item has, by block."""
-        again = (self.tile,) if power_of_two(depth) * self.held > HELD else ()
+        again = (self.tile,) if line_size(depth, self.unit) * self.held > HELD else ()
         sums = [self.sums(self.size.columns, self.tile) for _ in range(self.size.each[0])]
-        self.add_products(
-            sums, loop_size(depth) // self.unit.steps,
-            lambda product, step: self._words_of_rows(rows, product, step, *again),
-            lambda block, step: self._words(self.chain.keys, keys, block, step),
-        )  # fmt: skip
+        steps = loop_size(depth) // self.unit.steps
+        if isinstance(rows, FragmentOperand):
+            left = lambda product, step: self._words(
+                self.chain.rows, rows, self._first_row(product), step, again
+            )
+            self.add_products(sums, steps, left, keys, self.chain.keys)
+        else:
+            at = lambda step: Node.index(step * self.unit.steps)
+            left = lambda product, step: [rows.read(self._first_row(product), at(step))]
+            self._add_shared(sums, steps, left, keys, rows.layout)
         return sums
 
     def sums(self, columns: int, *loops: Node) -> list[Node]:
-        """Registers for a work item's sums of so many columns of a product of rows, first 0."""
-        none = (Node.const(self.unit.sums, 0),) * self.out.count
-        first = Node(Op.STACK, self.unit.sums.vec(self.out.count), none)
-        return [self.register(first, *loops) for _ in range(columns // self.size.unit[1])]
+        """Registers for a work item's sums of so many columns of a product of rows, first 0.
+
+        Of each block of columns, or of all where those are one product.
+        """
+        blocks = columns // self.size.unit[1]
+        together = 1 if self.unit.memory is None else blocks
+        first = self.stacked([Node.const(self.unit.sums, 0)] * (self.out.count * together))
+        return [self.register(first, *loops) for _ in range(blocks // together)]
+
+    def stacked(self, lanes: list[Node]) -> Node:
+        return Node(Op.STACK, self.unit.sums.vec(len(lanes)), tuple(lanes))
+
+    def lane_of(self, sums: list[Node], block: int, number: Node) -> Node:
+        """A sum of a block of columns, of those that a work item has of a product of rows."""
+        if self.unit.memory is not None:
+            number, block = number + block * self.out.count, 0
+        return Node(Op.EXTRACT, self.unit.sums, (sums[block], simplify(number)))
 
     def add_weighed(
-        self, sums: list[list[Node]], weights: dict[OwnRow, list[Node]], values: FragmentOperand
+        self, sums: list[list[Node]], weights: dict[OwnRow, list[Node]], values: StagedSlice
     ) -> None:
         """Add weights of a tile's keys times their values to `sums`.
 
@@ -299,29 +312,37 @@ class Tiles:
                     own = self.elements[first]
                     found.append(weights[product, first][block * len(own) + own.index(element)])
             pairs = (tuple(found[n : n + 2]) for n in range(0, len(found), 2))
-            return [Node(Op.HALVES, dtypes.uint32, two, self.unit.dtype.name) for two in pairs]
+            dtype, name = dtypes.uint32, self.unit.dtype.name
+            return self._of_all([Node(Op.HALVES, dtype, two, name) for two in pairs])
 
-        right = lambda block, step: self._words(self.chain.values, values, block, step)
-        self.add_products(sums, self.size.columns // self.unit.steps, left, right)
+        steps = self.size.columns // self.unit.steps
+        self.add_products(sums, steps, left, values, self.chain.values)
 
-    def _words_of_rows(
-        self, operand: FragmentOperand, product: int, step: int, *again: Node
-    ) -> list[Node]:
-        """A work item's words of one product's rows; read anew in each step of loops `again`."""
-        held = self.chain.rows.words(self.unit.dtype.itemsize)
-        line = (self.subgroup * self.size.each[0] + product) * self.size.unit[0]
-        deep = Node.index(step * self.unit.steps)
-        words = operand.words(held, self.lane, line, deep, again)
-        return [words(Node.index(number)) for number in range(held.count)]
+    def _of_all(self, words: list[Node]) -> list[Node]:
+        """The words of all lanes that hold the same rows, where each has made some of them."""
+        if not (apart := self.chain.apart):
+            return words
+        which = simplify(number_of(self.lane[::-1]) // apart % 2)
+        zero, arg = words[0].like(0), ButterflyArg(Op.ADD, (apart,))
+        mine = (simplify(which.eq(n)).where(word, zero) for n in range(2) for word in words)
+        return [Node(Op.BUTTERFLY, one.dtype, (one,), arg) for one in mine]
 
-    def _words(self, held: Fragment, operand: FragmentOperand, block: int, step: int) -> list[Node]:
-        """A work item's words of a block of lines; those of two blocks are read at once."""
-        held = held.words(self.unit.dtype.itemsize)
-        first, second = divmod(block, 2)
-        line = Node.index(first * 2 * self.size.unit[1])
-        deep = Node.index(step * self.unit.steps)
-        words = operand.words(held.tiled((2, 1)), self.lane, line, deep)
-        return [words(Node.index(second * held.count + n)) for n in range(held.count)]
+    def _words(
+        self, held: Fragment, operand: StagedSlice, line: Node, step: int, again: Loops = (),
+        of_two: int | None = None,
+    ) -> list[Node]:  # fmt: skip
+        """A work item's words of lines from `line` on, or of one `of_two` blocks read at once.
+
+        They are read anew in each step of the loops `again`.
+        """
+        assert isinstance(operand, FragmentOperand)
+        held, deep = held.words(self.unit.dtype.itemsize), Node.index(step * self.unit.steps)
+        whole = held if of_two is None else held.tiled((2, 1))
+        words, first = (
+            operand.words(whole, self.lane, line, deep, again),
+            (of_two or 0) * held.count,
+        )
+        return [words(Node.index(first + n)) for n in range(held.count)]
 
     # -- masks of scores ------------------------------------------------------------------------
 
@@ -335,53 +356,29 @@ class Tiles:
         Most tiles of causal attention are shown as a whole, and go without two instructions for
         each score. A comparison of sums of loops is decided for a tile by one of its corners.
         """
-        cut = self._is_cut(shown)
+        first, last = self.block * self.size.rows, self.first_key + (self.size.columns - 1)
+        box = {self.row: (first, first + (self.size.rows - 1)), self.key: (self.first_key, last)}
+        if self.is_inside(self.key, last) is not TRUE:
+            shown = shown & (self.key < loop_size(self.key))
+        cut = cuts(shown, box)
         if cut is None or cut.value == 0:
             return None if cut is None else scores
-        once = self.moves.loop(cut)
+        once = self.moves.loop(simplify(cut.substitute(self.batch)))
         effects = [
-            Update(one, self._mask(shown, product, block), (self.tile, once), Op.MIN).node()
+            Update(one, self._mask(shown, product, blocks), (self.tile, once), Op.MIN).node()
             for product, mine in enumerate(scores)
             for block, one in enumerate(mine)
+            for blocks in [range(block, self.size.each[1], len(mine))]
         ]
         done = End(tuple(effects), (once,)).node()
         return [[After(behind_after(one), (done,)).node() for one in mine] for mine in scores]
 
-    def _is_cut(self, shown: Node) -> Node | None:
-        """1 if some scores of a tile count and others may not, else 0; None if that is unknown."""
-        first, last_key = self.block * self.size.rows, self.first_key + (self.size.columns - 1)
-        rows = first, first + (self.size.rows - 1)
-        box = {self.row: rows, self.key: (self.first_key, last_key)}
-        sums = [constraints(part) for part in parts(shown)]
-        if None in sums:
-            return None
-        least = [extreme(one, box, False) for each in sums if each for one in each]
-        if self.is_inside(self.key, last_key) is not TRUE:
-            least.append(loop_size(self.key) - 1 - last_key)
-        total = Node.index(0)
-        for one in least:
-            if one is None:
-                return None
-            total = total.maximum((-one.substitute(self.batch)).maximum(0).minimum(1))
-        return simplify(total)
-
-    def _mask(self, shown: Node, product: int, block: int) -> Node:
-        """inf where a work item's scores of a block of keys are `shown`, -inf where not."""
+    def _mask(self, shown: Node, product: int, blocks: range) -> Node:
+        """inf where a work item's scores of blocks of keys are `shown`, -inf where not."""
         yes, no = (Node.const(self.unit.sums, n) for n in (math.inf, -math.inf))
         lanes = []
-        for element in range(self.out.count):
+        for block, element in itertools.product(blocks, range(self.out.count)):
             key = self.first_key + self.column_of(block, Node.index(element))
             here = self.at(shown, {self.row: self.row_of(product, element), self.key: key})
             lanes.append(simplify(here & self.is_inside(self.key, key)).where(yes, no))
-        return Node(Op.STACK, self.unit.sums.vec(self.out.count), tuple(lanes))
-
-
-def tree(values: list[Node], op: Op) -> Node:
-    while len(values) > 1:
-        pairs = (values[n : n + 2] for n in range(0, len(values), 2))
-        values = [pair[0].alu(op, *pair[1:]) if pair[1:] else pair[0] for pair in pairs]
-    return values[0]
-
-
-def lane_of(sums: Node, number: Node) -> Node:
-    return Node(Op.EXTRACT, sums.dtype.scalar, (sums, number))
+        return self.stacked(lanes)

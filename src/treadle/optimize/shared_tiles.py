@@ -11,10 +11,9 @@ slices is said by a move for each kind of unit: ShareTiles here, and those of `m
 
 By ShareTiles, a work item has a few rows by a few columns, spread so that neighbouring work items
 hold neighbouring columns, or neighbouring pieces of as many columns as the target loads at once.
-Where subgroups have a fixed size, the work items of one are near in rows too: 32 of them in 4 x 8,
-with 8 x 8 results each, read 96 different numbers for each step of k, in 2 x 16 they would read
-144. A row of a STAGE is one piece longer than needed, so that work items that write down a column
-meet different banks.
+Where subgroups have a fixed size, the work items of one are near in rows too (docs/design/gpu.md).
+A row of a STAGE is one piece longer than needed, so that work items that write down a column meet
+different banks.
 """
 
 from __future__ import annotations

@@ -5,16 +5,11 @@
     REDUCE(x; ADD)                           ->  float32(sum + x[0] * n), beside that
     REDUCE(x; ADD, wide) / n                 ->  float32(REDUCE(float64(x); ADD) / n), elsewhere
 
-PyTorch too keeps these sums in float64: of positive numbers each addition rounds by the size of the
-sum so far, and nothing averages that out. What is added, the quotient and the root of it are
-float64 too, so that a result is rounded once.
-
-One pass cancels no more than float64 has to spare: x[0] is one of the n numbers, so that its square
-distance from the mean is at most n times the variance, and `squares` at most n + 1 times the
-result. An x[0] that is infinite or NaN is replaced by 0. Before anything is scheduled, so that
-lanes, parts and rows of totals are made for the type that they have. Numbers that are sums
-themselves take two passes. GPUs have few units for float64, or none; there the sums stay as narrow
-as their numbers, and take two passes, too.
+What is added, the quotient and the root of it are float64 too, so that a result is rounded once.
+Why one pass cancels no more than float64 has to spare is on the page docs/design/numerics.md. An
+x[0] that is infinite or NaN is replaced by 0. Before anything is scheduled, so that lanes, parts
+and rows of totals are made for the type that they have. Numbers that are sums themselves take two
+passes, and all do on GPUs, where sums stay as narrow as their numbers.
 """
 
 from __future__ import annotations

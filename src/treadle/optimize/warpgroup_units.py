@@ -52,7 +52,7 @@ from .nest import stride
 from .shared_tiles import TiledReduction, TileForWorkgroups, place_in, tile_workgroup_loops
 from .tile_problem import TileProblem
 
-__all__ = ["TileForWarpgroups"]
+__all__ = ["TileForWarpgroups", "shared_product", "stored"]
 
 WARPS = 4  # of a warpgroup
 ROW, PIECE = WGMMA_ROWS.row, WGMMA_ROWS.piece  # bytes; a work item copies a piece at a time
@@ -195,7 +195,7 @@ def _operands(
     slices, outer = tiled.slices, tiled.outer
     slices = slices._replace(buffers=min(slices.buffers, loop_size(*outer)))
     if tensors is None or slices.buffers == 1:
-        x, y = (_stored(slices, *each) for each in narrow_factors(tiled, unit))
+        x, y = (stored(slices, *each) for each in narrow_factors(tiled, unit))
         return x, y
     of_x, of_y = tensors
     of_x = of_x if of_x.fits else _turned_along_steps(slices, of_x)
@@ -210,27 +210,38 @@ def _product(
     is_held: bool,
 ) -> Node:  # fmt: skip
     """One result of the work item, of those that its product has."""
-    turns, loops = x.layout.steps // unit.steps, tiled.loops
-    layout = None if is_held else _matrix(x.layout, turns)
-    arg = WgmmaArg(unit.name, y.layout.lines, turns, layout, _matrix(y.layout, turns))
-    zero = Node.index(0)
-    if is_held:
-        row, _ = place_in(out, loops.lane, zero)
-        of_x = x.read(row, loops.lane[0])
-    else:
-        of_x = x.read(loops.lane[-1] // WARPS * unit.rows, zero)
-    sums = Node(Op.WGMMA, unit.sums.vec(out.count), (of_x, y.read(zero, zero)), arg)
-    return tiled.result(sums, loops.element)
+    loops, zero = tiled.loops, Node.index(0)
+    row = place_in(out, loops.lane, zero)[0] if is_held else loops.lane[-1] // WARPS * unit.rows
+    of_x = x.read(row, loops.lane[0] if is_held else zero)
+    layout = None if is_held else x.layout
+    size = y.layout.lines, x.layout.steps
+    return tiled.result(shared_product(unit, size, layout, (of_x,), y), loops.element)
 
 
-def _matrix(layout: Layout, turns: int) -> MatrixLayout:
-    """Where units find a slice that they take in so many turns."""
+def shared_product(
+    unit: MatrixUnit, size: tuple[int, int], layout: Layout | None, x: tuple[Node, ...],
+    y: StagedSlice, first: int = 0,
+) -> Node:  # fmt: skip
+    """A WGMMA for so many columns and steps, of y from a `first` step on.
+
+    x is where its slice is read, or words.
+    """
+    columns, steps = size
+    x_layout = layout and _matrix(layout, unit)
+    words = sum(n.dtype is dtypes.uint32 for n in x)
+    turns, at = steps // unit.steps, y.read(Node.index(0), Node.index(first))
+    arg = WgmmaArg(unit.name, columns, turns, x_layout, _matrix(y.layout, unit), words)
+    return Node(Op.WGMMA, unit.sums.vec(columns // 2), (*x, at), arg)
+
+
+def _matrix(layout: Layout, unit: MatrixUnit) -> MatrixLayout:
+    """Where units find a slice."""
     if layout.of_lines:
-        return MatrixLayout(True, layout.steps * ROW, BLOCK, layout.steps // turns * ROW)
-    return MatrixLayout(False, PIECE, BLOCK, ROW // turns)
+        return MatrixLayout(True, layout.steps * ROW, BLOCK, unit.steps * ROW)
+    return MatrixLayout(False, PIECE, BLOCK, unit.steps * unit.dtype.itemsize)
 
 
-def _stored(slices: Slices, factor: Node, line: Split) -> StagedSlice:
+def stored(slices: Slices, factor: Node, line: Split) -> StagedSlice:
     """`factor` for one slice and one tile of lines, stored by all work items in whole pieces.
 
     One slice is in memory at a time, unless pieces are copied as they are.

@@ -179,13 +179,13 @@ def helper_texts(names: set[str]) -> list[str]:
 def product_text(node: Node) -> str:
     """A function that adds a WGMMA to its sums, from the addresses of both matrices.
 
-    Or half of it, from pairs of words of x.
+    Or from words of x and the address of y; or half of it, from pairs of words of x.
     """
     register = "f" if node.dtype.is_float else "r"
     sums = ", ".join(f'"+{register}"(sums.s{number})' for number in range(node.dtype.count))
     code = "\n".join(f'      "{line} "' for line in instructions(node, "%", node.dtype.count))
-    (memory_of_x, *_), _, _ = sources(node)
-    kind = SCALARS[memory_of_x.dtype.name]
+    _, (memory_of_y, _), _ = sources(node)
+    kind = SCALARS[memory_of_y.dtype.name]
     matrices = [("at_x", "x", node.arg.x), ("at_y", "y", node.arg.y)]
     descriptors = "\n".join(
         f"  const unsigned long long {name} = {descriptor_fields(layout):#x}ull | "
@@ -194,7 +194,10 @@ def product_text(node: Node) -> str:
         if layout is not None
     )
     given, factor = f"const {kind} *x", '"l"(at_x)'
-    if node.arg.x is None:
+    if node.arg.words:
+        given = ", ".join(f"unsigned x{n}" for n in range(node.arg.words))
+        factor = ", ".join(f'"r"(x{n})' for n in range(node.arg.words))
+    elif node.arg.x is None:
         pairs = range(words_of_x(node) // 2 * node.arg.turns // 2)
         given = ", ".join(f"{struct_name(dtypes.float32.vec(2))} x{n}" for n in pairs)
         factor = ", ".join(f'"r"(__float_as_uint(x{n}.s{lane}))' for n in pairs for lane in (0, 1))

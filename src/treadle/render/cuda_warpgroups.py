@@ -102,12 +102,16 @@ class WithWarpgroups(WorkgroupFunction):
         """A product of units of warpgroups, added to sums that are there already."""
         name = product_name(node)
         self.products[name] = product_text(node)
-        (memory, *places), of_y, arrival = sources(node)
-        x, (y, at_y) = self.value(memory), map(self.value, of_y)
+        of_x, of_y, arrival = sources(node)
+        (x, *places), (y, at_y) = map(self.value, of_x), map(self.value, of_y)
+        if node.arg.words:
+            self.line(f"{name}({', '.join((sums, x, *places))}, {y} + {at_y});")
+            return
         if node.arg.x is not None:
-            self.line(f"{name}({sums}, {x} + {self.value(places[0])}, {y} + {at_y});")
+            self.line(f"{name}({sums}, {x} + {places[0]}, {y} + {at_y});")
             self._arrive(arrival)
             return
+        memory = of_x[0]
         pair = self.type(memory.dtype.scalar.vec(2))
         for half, turn in halves(node):
             words = (f"*(const {pair} *)({x} + {self.value(place)})" for place in half)

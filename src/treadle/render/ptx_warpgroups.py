@@ -117,9 +117,15 @@ class WithWarpgroups(WorkgroupFunction):
 
     def added_product(self, node: Node, sums: str) -> str:
         """A product of units of warpgroups, added to sums that are there already."""
-        (memory, *places), of_y, arrival = sources(node)
+        of_x, of_y, arrival = sources(node)
         text = " ".join(instructions(node, "$", 2 * node.dtype.count))
         y, layout = self._at(*of_y), node.arg.y
+        if node.arg.words:
+            words = [f"i32 {self.value(word)}" for word in of_x]
+            return self._on_sums(
+                node.dtype, sums, text, [*words, f"i64 {self._descriptor(y, layout)}"]
+            )
+        memory, *places = of_x
         if node.arg.x is not None:
             x = self._descriptor(self._at(memory, places[0]), node.arg.x)
             factors = [f"i64 {x}", f"i64 {self._descriptor(y, layout)}"]

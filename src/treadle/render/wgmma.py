@@ -20,7 +20,7 @@ from collections.abc import Sequence
 from ..ir.args import MatrixLayout
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
-from ..ir.views import Update
+from ..ir.views import Update, words_and_others
 from ..lower.linearize import Phase
 from ..target import WGMMA, WGMMA_ROWS
 
@@ -79,11 +79,13 @@ def keep(count: int, way: str) -> str:
 
 
 def sources(node: Node) -> tuple[tuple[Node, ...], tuple[Node, ...], tuple[Node, ...]]:
-    """Memory and places of x, memory and place of y, and where warps arrive, if they do."""
-    count = 1 if node.arg.x is not None else words_of_x(node) // 2 * node.arg.turns
-    memory, *more = node.src
-    places, (memory_of_y, place_of_y, *arrival) = more[:count], more[count:]
-    return (memory, *places), (memory_of_y, place_of_y), tuple(arrival)
+    """Memory and places of x, or words; memory and place of y; where warps arrive, if they do."""
+    arg = node.arg
+    places = 1 if arg.x is not None else words_of_x(node) // 2 * arg.turns
+    words, others = words_and_others(node)
+    count = 0 if words else 1 + places
+    memory_of_y, place_of_y, *arrival = others[count:]
+    return words or others[:count], (memory_of_y, place_of_y), tuple(arrival)
 
 
 def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
@@ -99,15 +101,17 @@ def halves(node: Node) -> list[tuple[Sequence[Node], int]]:
 def product_name(node: Node) -> str:
     """A name that tells apart those with another text."""
     arg, kind = node.arg, WGMMA[node.arg.kind].dtype.name
+    missing = "r" if arg.words else "w"
     layouts = "".join(
-        "w" if layout is None else "t" if layout.is_transposed else "n" for layout in (arg.x, arg.y)
+        missing if layout is None else "t" if layout.is_transposed else "n"
+        for layout in (arg.x, arg.y)
     )
     left = "_left" if arg.is_left else ""
     return f"wgmma_{kind}_{arg.columns}x{arg.turns}_{layouts}{left}"
 
 
 def instructions(node: Node, sign: str, first: int) -> list[str]:
-    """The product of one slice, or of half a slice if x is in words, added to its sums.
+    """The product of one slice, or of half a slice if words of x are read, added to its sums.
 
     `sign` stands before an operand's number. From `first` on they are x, its descriptor or its
     words in the order of the turns, and the descriptor of y.
@@ -118,8 +122,9 @@ def instructions(node: Node, sign: str, first: int) -> list[str]:
     registers = ", ".join(f"{sign}{number}" for number in range(sums))
     options = "" if unit.sums.is_int else ", 1, 1"
     if unit.dtype.itemsize == WGMMA_ROWS.turned:
-        options += "".join(f", {int(layout.is_transposed)}" for layout in (arg.x, arg.y))
-    turns = arg.turns if arg.x is not None else arg.turns // 2
+        layouts = [layout for layout in (arg.x, arg.y) if layout is not None]
+        options += "".join(f", {int(layout.is_transposed)}" for layout in layouts)
+    turns = arg.turns if arg.words or arg.x is not None else arg.turns // 2
     words = 1 if arg.x is not None else each * turns
     lines = [
         "{ .reg .pred on; .reg .b64 x, y;",

@@ -31,7 +31,7 @@ def meets_zeros(node: Node) -> bool:
     Of these it is the first, where the instruction takes 0.0 for the larger.
     """
     is_extreme = node.op in (Op.MAX, Op.MIN) and node.dtype.is_float
-    return is_extreme and not any(map(_is_no_zero, node.src))
+    return is_extreme and not node.arg and not any(map(_is_no_zero, node.src))
 
 
 def _is_no_zero(node: Node) -> bool:

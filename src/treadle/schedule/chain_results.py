@@ -3,9 +3,8 @@
     (softmax(q @ k.T) @ v).transpose(-2, -1).contiguous()
 
 A kernel that keeps rows of the middle has vectors of those columns in registers (optimize/
-chained_matmul.py). A result in another order is stored as the kernel has it, then copied: a copy of
-a thin matrix costs far less than a product without tiles. The gradient to keys that several heads
-share is such a result, since it is that of the transposed keys. And as narrow as sums of them end:
+chained_matmul.py). A result in another order, such as the gradient to keys that several heads
+share, is stored as the kernel has it, then copied. And as narrow as sums of them end:
 
     dk[j] = bfloat16(sum over heads h of (sum over i of ds[h, i, j] * q[h, i]))
 

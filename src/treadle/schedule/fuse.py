@@ -10,8 +10,7 @@ kernel; all others are inlined. Each decision is recorded with its reason (reaso
     (a @ b) @ c:  the first matmul would be recomputed for each column   ->  two kernels
 
 A third way is to keep a value row by row, in memory of the kernel that wants it (a shared STAGE):
-see local_intermediates.py. Attention is one kernel so, and no matrix of all its scores is ever in
-memory.
+see local_intermediates.py. Attention is one kernel so.
 """
 
 from __future__ import annotations

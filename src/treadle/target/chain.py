@@ -6,14 +6,16 @@
 The maps of a unit decide. Sums of some products side by side are as many keys as a factor has
 steps. They are that factor if each of them is in the lane and the element where the factor has the
 same row, whatever the step: a sum allows steps in any order, so the other factor is held in the
-order of the keys.
+order of the keys. Where the unit reads that from shared memory by itself, keys are in its order.
+Where lanes hold a factor several times and each has some of the sums, they give each other theirs.
 """
 
 from __future__ import annotations
 
 import functools
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from treadle.target.matrix import Digit, Fragment, MatrixUnit
@@ -30,14 +32,16 @@ class Chain:
     The unit multiplies rows by keys, or if the chain `is_turned` keys by rows. `rows` and `keys`
     are maps of these factors to lines and steps, `sums` is that of the results to rows and keys, or
     to rows and columns of the next product. `values` maps to columns, and to keys as steps. All
-    have the same digits of the number of a lane.
+    have the same digits of the number of a lane. Keys and values that the unit itself reads have
+    no map. Lanes that are so far `apart`, if any, have sums of other steps, and hold all of them.
     """
 
     is_turned: bool
     rows: Fragment
-    keys: Fragment
+    keys: Fragment | None
     sums: Fragment
-    values: Fragment
+    values: Fragment | None
+    apart: int = 0
 
     @property
     def elements(self) -> dict[int, tuple[int, ...]]:
@@ -61,16 +65,24 @@ class Chain:
 @functools.cache
 def chain_of(unit: MatrixUnit) -> Chain | None:
     """How sums of one product of a unit are a factor of the next, if they are."""
-    if unit.x is None or unit.y is None or unit.out is None or unit.dtype.bits != _BITS:
+    x, y, out = unit.x, unit.y, unit.out
+    if x is None or out is None or unit.dtype.bits != _BITS:
         return None
-    turned = Fragment(*(tuple(map(_turned, d)) for d in (unit.out.lanes, unit.out.elements)))
-    for chain in (
-        Chain(False, unit.x, unit.y, unit.out, unit.y),
-        Chain(True, unit.y, unit.x, turned, unit.x),
-    ):
-        order = _order(chain)
-        if order is not None:
-            return _with_same_lanes(replace(chain, values=_reordered(chain.values, order)))
+    if unit.memory is not None:  # of all columns, the fewest that there are
+        out = out.with_columns(out.elements[-1].step)
+    chains = [Chain(False, x, y, out, y)]
+    if y is not None:
+        turned = Fragment(*(tuple(map(_turned, d)) for d in (out.lanes, out.elements)))
+        chains.append(Chain(True, y, x, turned, x))
+    for chain in chains:
+        order, values = _order(chain), chain.values
+        if order is not None and values is not None:
+            return _with_same_lanes(replace(chain, values=_reordered(values, order)))
+        if order == tuple(range(unit.steps)):  # as y lies in memory
+            return _with_same_lanes(chain)
+        exchanged = _exchanged(chain)
+        if exchanged is not None:
+            return _with_same_lanes(exchanged)
     return None
 
 
@@ -97,14 +109,44 @@ def _order(chain: Chain) -> tuple[int, ...] | None:
     return tuple(order[n] for n in range(steps)) if in_bits else None
 
 
-def _reordered(factor: Fragment, order: tuple[int, ...]) -> Fragment:
-    """The map of a factor whose steps come in another order."""
+def _exchanged(chain: Chain) -> Chain | None:
+    """`chain` where lanes that hold the same of a factor have its steps as sums, each its part.
+
+    Keys and columns come in such an order that what a lane has are steps side by side.
+    """
+    keys, values, sums = chain.keys, chain.values, chain.sums
+    shared = [n for n, digit in enumerate(sums.lanes) if digit.axis == 1]
+    if keys is None or values is None or len(shared) != 1 or sums.lanes[shared[0]].extent != 2:
+        return None
+    order, step = [0] * sums.shape[1], 1  # the step that each key is
+    for digit in (*sums.elements, sums.lanes[shared[0]]):
+        if digit.axis == 1:
+            order = [n + key // digit.step % digit.extent * step for key, n in enumerate(order)]
+            step *= digit.extent
+    keys, values, sums = (
+        _reordered(keys, order, 0),
+        _reordered(values, order, 0),
+        _reordered(sums, order),
+    )
+    first, (digit, *last) = sums.lanes[: shared[0]], sums.lanes[shared[0] :]
+    whole = Fragment((*first, Digit(None, 2), *last), (*sums.elements, digit))
+    if (whole.width, whole.count) != (chain.rows.width, chain.rows.count):
+        return None
+    places = itertools.product(range(whole.width), range(whole.count))
+    if any(whole.place(*place) != chain.rows.place(*place) for place in places):
+        return None
+    apart = math.prod(digit.extent for digit in first)
+    return Chain(chain.is_turned, chain.rows, keys, sums, values, apart)
+
+
+def _reordered(factor: Fragment, order: Sequence[int], axis: int = 1) -> Fragment:
+    """The map of a factor whose steps come in another order, or its lines."""
 
     def digits(given: tuple[Digit, ...]) -> tuple[Digit, ...]:
         found: list[Digit] = []
         for digit in given:
             for part in _parts(digit, range(1, digit.extent)):
-                one = part._replace(step=order[part.step]) if part.axis == 1 else part
+                one = part._replace(step=order[part.step]) if part.axis == axis else part
                 last = found[-1] if found else None
                 if last and (last.axis, last.step * last.extent) == (one.axis, one.step):
                     found[-1] = last._replace(extent=last.extent * one.extent)
@@ -117,9 +159,8 @@ def _reordered(factor: Fragment, order: tuple[int, ...]) -> Fragment:
 
 def _with_same_lanes(chain: Chain) -> Chain:
     """`chain` with digits of lanes so small that all maps have the same."""
-    maps = (chain.rows, chain.keys, chain.sums, chain.values)
     begins: set[int] = set()
-    for one in maps:
+    for one in filter(None, (chain.rows, chain.keys, chain.sums, chain.values)):
         begins |= {math.prod(d.extent for d in one.lanes[:n]) for n in range(len(one.lanes))}
 
     def split(one: Fragment) -> Fragment:
@@ -129,7 +170,8 @@ def _with_same_lanes(chain: Chain) -> Chain:
             weight *= digit.extent
         return Fragment(tuple(lanes), one.elements)
 
-    return Chain(chain.is_turned, *map(split, maps))
+    keys, values = (one and split(one) for one in (chain.keys, chain.values))
+    return replace(chain, rows=split(chain.rows), keys=keys, sums=split(chain.sums), values=values)
 
 
 def _parts(digit: Digit, begins: Iterable[int]) -> list[Digit]:

@@ -89,6 +89,12 @@ class Fragment:
         """How many elements each of them holds."""
         return math.prod(d.extent for d in self.elements)
 
+    @property
+    def neighbours(self) -> int:
+        """How many elements of a lane are side by side in a row, from the first on."""
+        axis, extent, step = self.elements[0] if self.elements else (None, 1, 1)
+        return extent if (axis, step) == (1, 1) else 1
+
     def place(self, lane: int, element: int) -> tuple[int, int]:
         """The row and the column of one element."""
         place = [0, 0]
@@ -156,9 +162,8 @@ class Fragment:
     def with_columns(self, columns: int) -> Fragment:
         """The map of the first columns, of a matrix whose last elements are further columns."""
         last = self.elements[-1]
-        return Fragment(
-            self.lanes, (*self.elements[:-1], last._replace(extent=columns // last.step))
-        )
+        last = last._replace(extent=columns // last.step)
+        return Fragment(self.lanes, _of_more_than_one((*self.elements[:-1], last)))
 
 
 def _step(digit: Digit) -> int:
@@ -243,7 +248,8 @@ class Tiling:
 
     Slices have as many steps of the unit as one of `turns` says, and `padding` bytes behind each
     line; without any nothing is cut into slices. At most `buffers` of them are in memory, so that
-    it is enough for so many `workgroups` at a time, each with what is `reserved` besides.
+    it is enough for so many `workgroups` at a time, each with what is `reserved` besides. Of chains
+    of products a workgroup has so many workers `side_by_side`, the best first.
     """
 
     levels: tuple[Levels, ...]
@@ -256,6 +262,7 @@ class Tiling:
     buffers: int = 1
     workgroups: int = 2
     reserved: int = 0
+    side_by_side: tuple[int, ...] = (4,)
 
 
 @dataclass(frozen=True)
@@ -296,6 +303,11 @@ class MatrixUnit:
                 raise ValueError(f"{self.instruction} has {shape}, and holds {each.shape}")
         if len({tuple(d.extent for d in each.lanes) for each in held if each is not None}) > 1:
             raise ValueError(f"the operands of {self.instruction} count lanes differently")
+
+    @property
+    def transposes(self) -> bool:
+        """Whether a factor of 16 bits is read from shared memory whichever way it lies there."""
+        return self.load is not None or self.memory is not None
 
     @property
     def held(self) -> tuple[Fragment, Fragment, Fragment]:

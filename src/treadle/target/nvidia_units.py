@@ -56,6 +56,7 @@ _WGMMA_TILES = Tiling(
         ((2, 256, 1.0), (2, 128, 0.9), (2, 64, 0.6), (1, 128, 0.6), (1, 64, 0.4))
     ),
     "time", least=64, turns=(WGMMA_ROWS.row // BYTES,), buffers=4, workgroups=1, reserved=RESERVED,
+    side_by_side=(2, 1),
 )  # fmt: skip
 
 

@@ -88,6 +88,8 @@ def _wgmma(e: Emitter, item: Instruction, m: Modifiers) -> None:
         raise m.fail()
     m.rest.pop(0)
     d, a, b, scale, *signs = item.operands
+    if isinstance(a, Vector):  # nothing says how it lies in memory
+        signs[2:2] = [Immediate(0)]
     numbers = [_constant(sign) for sign in signs] + [1, 1, 0, 0][len(signs) :]
     columns, depth = int(size[1]), int(size[2])
     registers = registers_of(d)
