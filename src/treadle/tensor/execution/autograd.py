@@ -46,9 +46,11 @@ class Autograd(Basis):
     ) -> list[Self]:
         """The gradients of this tensor with respect to `targets`, which may be any tensors below.
 
-        Each has its target's shape and dtype, and gradients itself. `gradient`, in this tensor's
-        shape, is the one that arrives here, 1 for a single element. A target that does not matter
-        raises UserError, or gets zeros with `materialize_grads`. Raises ShapeError or DTypeError.
+        A tensor in between that has been realized is a constant, unless the target has
+        `requires_grad`: only then is it kept how values were computed from it. Each gradient has
+        its target's shape and dtype, and gradients itself. `gradient`, in this tensor's shape, is
+        the one that arrives here, 1 for a single element. A target that does not matter raises
+        UserError, or gets zeros with `materialize_grads`. Raises ShapeError or DTypeError.
         """
         for target in targets:
             _check_target(target)
