@@ -11,7 +11,7 @@ from treadle import Tensor, dtypes
 from treadle.engine.realized import current
 from treadle.errors import DeviceError
 from treadle.ir.carried import rows_of
-from treadle.ir.carried_units import block_bytes, unit_of
+from treadle.ir.carried_units import block_bytes, units_of
 from treadle.ir.evaluate import evaluate
 from treadle.ir.loops import has_fixed_size
 from treadle.ir.op import Op
@@ -19,7 +19,7 @@ from treadle.ir.verify import verify_kernel, verify_linear
 from treadle.lower.multi_buffering import ASYNCHRONOUS
 from treadle.lower.passes import lower
 from treadle.optimize.carried_rows import CarryRows
-from treadle.optimize.heuristic import optimize
+from treadle.optimize.heuristic import optimize, parsed, replay
 from treadle.schedule.passes import schedule
 from treadle.target import parse_target
 
@@ -133,6 +133,9 @@ def test_a_kernel_is_legal_at_every_stage_and_keeps_to_shared_memory(tokens, row
 
 # The tiles of rows and keys where memory is short, of both kernels of a step.
 TILES = {
+    ("sm_80", 64): (64, 64), ("sm_80", 128): (64, 32),
+    ("sm_90a", 64): (64, 64), ("sm_90a", 128): (64, 32),
+    ("gfx1100", 64): (64, 64), ("gfx1100", 128): (64, 16),
     ("gfx1201", 64): (64, 64), ("gfx1201", 128): (64, 16),
     ("gfx950", 64): (64, 64), ("gfx950", 128): (64, 32),
     ("apple7", 32): (64, 64), ("apple7", 64): (64, 16),
@@ -164,10 +167,25 @@ def test_blocks_fit_the_memory_that_a_workgroup_shares(arch, width):
         verify_linear(phase.program)
         held = {n for n in phase.program.toposort() if n.op is Op.LOCAL}
         nbytes = sum(n.arg.size * n.dtype.itemsize for n in held)
-        unit = unit_of(rows_of(kernel.ast.src[0]), target)
+        unit = next(units_of(rows_of(kernel.ast.src[0]), target))
         rows, keys, buffers = move.tile.rows, move.tile.columns, move.tile.buffers
         expected = block_bytes(rows_of(kernel.ast.src[0]), unit, rows, keys, buffers)
         assert nbytes == expected <= target.workgroup.shared_bytes
+
+
+def test_a_schedule_says_by_its_tile_which_units_it_is_for():
+    """Those of warpgroups, if there are any, or of a subgroup where a schedule has their tile."""
+    q, k, v = heads(256, 64)
+    target = parse_target("sm_90a")
+    (kernel,) = kernels(q.scaled_dot_product_attention(k, v), target)
+    ast, chosen = optimize(kernel.ast, target)
+    of_subgroups, other = optimize(kernel.ast, parse_target("sm_90"))
+    assert replay(kernel.ast, target, parsed(str(chosen))) is ast
+    assert replay(kernel.ast, target, parsed(str(other))) is of_subgroups
+    ops = [{n.op for n in made.toposort()} for made in (ast, of_subgroups)]
+    assert [(Op.WGMMA in found, Op.MMA in found) for found in ops] == [(True, False), (False, True)]
+    with pytest.raises(ValueError, match="no rows that such matrix units compute"):
+        replay(kernel.ast, parse_target("sm_90"), parsed(str(chosen)))
 
 
 def test_what_does_not_fit_is_not_kept():

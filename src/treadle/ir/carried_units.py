@@ -1,6 +1,6 @@
 """Reductions of rows (carried.py) on matrix units: which unit, and how much memory they share.
 
-    unit_of(rows_of(end), target)     ->  the MatrixUnit for all of their products, or None
+    units_of(rows_of(end), target)     ->  the MatrixUnits for all of their products, the best first
 
 A unit computes them whose sums are a factor of its next product (target/chain.py). A workgroup
 shares memory for a block of rows, and for a tile of keys at a time.
@@ -8,7 +8,7 @@ shares memory for a block of rows, and for a tile of keys at a time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from ..dtype import DType, dtypes
 from ..target import MatrixUnit, Target, chain_of
@@ -20,17 +20,17 @@ from .views import operand
 
 __all__ = [
     "block_bytes", "buffers_of", "line_size", "narrow_factor", "of_keys_alone", "products_of",
-    "unit_of",
+    "units_of",
 ]  # fmt: skip
 
 LONGEST = 128
 STEEPEST = 64  # keys for each row: of more, too few work items would go through too many
 
 
-def unit_of(found: Rows, target: Target) -> MatrixUnit | None:
-    """The unit for all products, which takes factors as they are before they widen.
+def units_of(found: Rows, target: Target) -> Iterator[MatrixUnit]:
+    """The units for all products, which take factors as they are before they widen.
 
-    Weights of float32 are rounded for it where their sums are rounded to the same type.
+    Weights of float32 are rounded for them where their sums are rounded to the same type.
     """
     sums = [r for done in found.passes for r in done if r.value is not None]
     factors = [r.value for r in sums if r.value is not None]
@@ -40,15 +40,14 @@ def unit_of(found: Rows, target: Target) -> MatrixUnit | None:
     lengths += [loop_size(found.column)] if found.column is not None else []
     rows, keys = loop_size(found.row), loop_size(found.key)
     if max(lengths) > LONGEST or keys > STEEPEST * rows * loop_size(*found.batch):
-        return None
+        return
     for unit in (*target.warpgroup_units, *target.matrix_units):
         is_long = min(rows, keys) >= max(unit.rows, unit.steps)
         is_whole = is_long and not any(n % unit.steps for n in lengths)
         is_wide = all(total.dtype is unit.sums for total in totals)
         fits = all(_is_narrow(f, unit.dtype) for f in factors) and _has_room(found, unit, target)
         if is_whole and is_wide and fits and all(_may_round(r, found, unit.dtype) for r in sums):
-            return unit
-    return None
+            yield unit
 
 
 def narrow_factor(factor: Node, dtype: DType) -> Node:

@@ -212,7 +212,9 @@ INFO: dict[Op, OpInfo] = {
     Op.MAX: OpInfo(
         2, "the larger, of equals (0.0 and -0.0) a, or either if arg is True; NaN if either is"
     ),
-    Op.MIN: OpInfo(2, "the smaller, of equals (0.0 and -0.0) a; NaN if either is"),
+    Op.MIN: OpInfo(
+        2, "the smaller, of equals (0.0 and -0.0) a, or either if arg is True; NaN if either is"
+    ),
     Op.AND: OpInfo(2, "bitwise and"),
     Op.OR: OpInfo(2, "bitwise or"),
     Op.XOR: OpInfo(2, "bitwise exclusive or"),

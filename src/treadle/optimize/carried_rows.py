@@ -26,14 +26,14 @@ from ..dtype import dtypes
 from ..ir.accumulators import all_combined, combined, identity
 from ..ir.args import RegisterRef, StageArg
 from ..ir.carried import Dot, Reduction, Rows, reads, rows_of, unrounded, without_guard
-from ..ir.carried_units import block_bytes, of_keys_alone, products_of, unit_of
+from ..ir.carried_units import block_bytes, of_keys_alone, products_of, units_of
 from ..ir.conditions import all_of
 from ..ir.loops import TRUE, free_ranges, loop_size
 from ..ir.node import Node, behind_after
 from ..ir.op import Op
 from ..ir.rules.index import simplify
 from ..ir.views import After, End, Stage, Store, operands
-from ..target import MatrixUnit, Target
+from ..target import MatrixUnit, Target, chain_of
 from .choose_tile import Tile, first_fitting
 from .masked_bounds import common, needed, shown, value_where
 from .moves import Move, Moves
@@ -56,7 +56,7 @@ def carry_rows(moves: Moves, target: Target) -> None:
     """Put every kernel of `moves` that is reductions of products of rows on matrix units."""
     for nest in moves.nests():
         found = rows_of(nest.node)
-        unit = found and unit_of(found, target)
+        unit = found and next(units_of(found, target), None)
         if found is not None and unit is not None and moves.has_nest(nest):
             moves.make(CarryRows(moves.number_of(nest), _tile(found, unit, target)))
 
@@ -76,9 +76,11 @@ class CarryRows(Move):
     def apply(self, moves: Moves) -> None:
         nest = moves.nest_of(self.nest)
         found = rows_of(nest.node)
-        unit = found and unit_of(found, moves.target)
+        units = units_of(found, moves.target) if found is not None else ()
+        shapes = {c.sums.shape: unit for unit in units if (c := chain_of(unit)) is not None}
+        unit = shapes.get(self.tile.unit)
         if found is None or unit is None:
-            raise ValueError(f"{self}: the nest has no rows that matrix units compute")
+            raise ValueError(f"{self}: the nest has no rows that such matrix units compute")
         end = _Kernel(moves, found, unit, self.tile).end()
         moves.root = simplify(moves.root.substitute({nest.node: end}))
 
@@ -86,11 +88,11 @@ class CarryRows(Move):
 def _tile(found: Rows, unit: MatrixUnit, target: Target) -> Tile:
     """The tile of which two workgroups fit, if there is one, or else one."""
     assert target.workgroup is not None
+    assert unit.tiling is not None
     widths = [p.depth for p in found.products] + ([] if found.column is None else [found.column])
     several = any(len(products_of(found, reductions)) > 1 for reductions in found.passes)
     sizes = SIZES_OF_SEVERAL[max(map(loop_size, widths)) > NARROW :] if several else SIZES
 
-    assert unit.tiling is not None
     return first_fitting(
         blocks(unit, sizes), blocks(unit, FEWER), loop_size(found.row) * loop_size(*found.batch),
         lambda tile: block_bytes(found, unit, tile.rows, tile.columns, tile.buffers),
@@ -290,9 +292,8 @@ class _Pass:
                 by = [shrunk[product, tiles.first[n]] for n in range(tiles.out.count)]
                 all_by = tiles.stacked(by * (mine[0].dtype.count // len(by)))
                 mine[:] = [tiles.updated(total, all_by, Op.MUL) for total in mine]
-        tiles.add_weighed(
-            sums, weights, tiles.of_keys(one.value, self.found.column, are_steps=True)
-        )
+        values = tiles.of_keys(one.value, self.found.column, are_steps=True)
+        tiles.add_weighed(sums, weights, values)
         return {(row, block): n for row, mine in enumerate(sums) for block, n in enumerate(mine)}
 
     # -- terms ------------------------------------------------------------------------------------
@@ -337,8 +338,8 @@ class _Pass:
 
     def _staged(self, part: Node) -> Node:
         """Something of each of the tile's keys, computed by one work item each."""
-        work_items = self.tiles.work_items
-        work_item, keys = self.tiles.moves.loop(work_items, "local"), self.tiles.size.columns
+        work_items, keys = self.tiles.work_items, self.tiles.size.columns
+        work_item = self.tiles.moves.loop(work_items, "local")
         value = self.tiles.at(part, {self.found.key: self.tiles.first_key + work_item % keys})
         gate = TRUE if keys == work_items else simplify(work_item < keys)
         arg = StageArg("shared", (keys,), self.tiles.size.buffers)

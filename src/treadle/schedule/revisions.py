@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from ..config import settings
 from ..ir.carried import rows_of
-from ..ir.carried_units import unit_of
+from ..ir.carried_units import units_of
 from ..ir.choices import take
 from ..ir.node import Node
 from ..ir.op import Op
@@ -91,7 +91,7 @@ def keep_what_runs(draft: Draft) -> Draft | None:
 def _keeps(kernel: Kernel, target: Target) -> bool:
     """Whether the target can run a kernel that keeps rows: workgroups do so on matrix units."""
     found = (rows_of(end) for end in kernel.ast.src)
-    return target.workgroup is None or all(rows and unit_of(rows, target) for rows in found)
+    return target.workgroup is None or all(rows and any(units_of(rows, target)) for rows in found)
 
 
 def store_chains(draft: Draft) -> Draft | None:
